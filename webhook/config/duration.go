@@ -1,0 +1,32 @@
+package config
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Duration is a time.Duration written like "10s". Text that is none is kept
+// until validation, which can tell at which path it stands.
+type Duration struct {
+	time.Duration
+	unreadable string
+}
+
+// UnmarshalJSON never fails on a value of the wrong form; Validate reports it.
+func (d *Duration) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		d.unreadable = string(b)
+		return nil
+	}
+	parsed, err := time.ParseDuration(s)
+	if err != nil {
+		d.unreadable = s
+		return nil
+	}
+	d.Duration = parsed
+	return nil
+}
+
+// MarshalJSON writes the duration as text.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }

@@ -1,0 +1,169 @@
+package config
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodewarden/nodewarden/contract"
+)
+
+// Load reads, defaults and validates the policy file at path. An empty path
+// is the default policy. The error lists every problem, each at its own path.
+func Load(path string) (*WebhookConfiguration, error) {
+	if path == "" {
+		return Default(), nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("policy file: %w", err)
+	}
+	c, err := Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("policy file %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// Parse is Load for text at hand.
+func Parse(text []byte) (*WebhookConfiguration, error) {
+	document, err := only(text)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := yaml.YAMLToJSONStrict(document)
+	if err != nil {
+		return nil, err
+	}
+	c := &WebhookConfiguration{}
+	strict, err := kjson.UnmarshalStrict(raw, c)
+	if err != nil {
+		return nil, err
+	}
+	problems := make([]error, 0, len(strict))
+	problems = append(problems, strict...)
+	if err := c.checkKind(); err != nil {
+		return nil, errors.Join(append(problems, err)...)
+	}
+	c.fill()
+	problems = append(problems, errorsOf(c.Validate())...)
+	if len(problems) > 0 {
+		return nil, errors.Join(problems...)
+	}
+	return c, nil
+}
+
+// only returns the one document in text. A second one would be lost without a word.
+func only(text []byte) ([]byte, error) {
+	docs := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(text)))
+	var found []byte
+	for {
+		doc, err := docs.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if blank(doc) {
+			continue
+		}
+		if found != nil {
+			return nil, errors.New("holds more than one YAML document; keep one")
+		}
+		found = doc
+	}
+	if found == nil {
+		return nil, fmt.Errorf("is empty; begin with apiVersion: %s and kind: %s", APIVersion, Kind)
+	}
+	return found, nil
+}
+
+func blank(doc []byte) bool {
+	for line := range strings.Lines(string(doc)) {
+		if l := strings.TrimSpace(line); l != "" && l != "---" && !strings.HasPrefix(l, "#") {
+			return false
+		}
+	}
+	return true
+}
+
+func (c *WebhookConfiguration) checkKind() error {
+	var errs field.ErrorList
+	if c.APIVersion != APIVersion {
+		errs = append(errs, field.NotSupported(field.NewPath("apiVersion"), c.APIVersion, []string{APIVersion}))
+	}
+	if c.Kind != Kind {
+		errs = append(errs, field.NotSupported(field.NewPath("kind"), c.Kind, []string{Kind}))
+	}
+	return errors.Join(errorsOf(errs)...)
+}
+
+func errorsOf(list field.ErrorList) []error {
+	errs := make([]error, len(list))
+	for i, e := range list {
+		errs[i] = e
+	}
+	return errs
+}
+
+// Default is the configuration of an untouched install: the warn profile.
+func Default() *WebhookConfiguration {
+	c := &WebhookConfiguration{APIVersion: APIVersion, Kind: Kind}
+	c.fill()
+	return c
+}
+
+// fill sets what the file leaves open.
+func (c *WebhookConfiguration) fill() {
+	if c.Profile == "" {
+		c.Profile = contract.WarnOnly
+	}
+	if c.LivenessSource == "" {
+		c.LivenessSource = FromKubelet
+	}
+	usual := contract.Default(c.Profile)
+	setDefault(&c.RecoveryHold, Duration{Duration: usual.RecoveryHold})
+	setDefault(&c.SignalPersistence, Duration{Duration: usual.SignalPersistence})
+	setDefault(&c.MaxClockSkew, Duration{Duration: usual.MaxClockSkew})
+	setDefault(&c.Lifecycle, identities(usual.Lifecycle))
+	setDefault(&c.Controller, identity(usual.Controller))
+	setDefault(&c.Stalled.StatusReportPeriod, Duration{Duration: 5 * time.Minute})
+	setDefault(&c.Stalled.AfterPeriods, 3)
+	setDefault(&c.Stalled.MaxNamedNodes, 100)
+}
+
+func setDefault[T any](field **T, value T) {
+	if *field == nil {
+		*field = &value
+	}
+}
+
+func identities(ids []contract.Identity) []Identity {
+	out := make([]Identity, len(ids))
+	for i, id := range ids {
+		out[i] = identity(id)
+	}
+	return out
+}
+
+func identity(id contract.Identity) Identity {
+	if account, ok := strings.CutPrefix(id.User, serviceAccountPrefix); ok {
+		namespace, name, _ := strings.Cut(account, ":")
+		return Identity{ServiceAccount: &ServiceAccount{Namespace: namespace, Name: name}}
+	}
+	return Identity{User: id.User, Group: id.Group}
+}
+
+// YAML is the configuration as a policy file with every default filled in.
+func (c *WebhookConfiguration) YAML() ([]byte, error) { return yaml.Marshal(c) }
