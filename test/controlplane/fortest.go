@@ -1,0 +1,48 @@
+package controlplane
+
+import (
+	"context"
+	"flag"
+)
+
+// TB is what ForTest needs of a *testing.T or *testing.B. It keeps package
+// testing out of programs that start a control plane.
+type TB interface {
+	Helper()
+	Context() context.Context
+	Cleanup(func())
+	Failed() bool
+	Logf(format string, args ...any)
+	Fatalf(format string, args ...any)
+	Skip(args ...any)
+}
+
+// ForTest starts a control plane that ends with the test. When the test has
+// failed by then, the last lines of every component are logged. Under
+// go test -short the test is skipped.
+func ForTest(t TB, o Options) *ControlPlane {
+	t.Helper()
+	if Short() {
+		t.Skip("needs a control plane, which -short leaves out")
+	}
+	cp, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what the control plane wrote last:\n%s", cp.Tails(15))
+		}
+		if err := cp.Stop(); err != nil {
+			t.Logf("stop the control plane: %v", err)
+		}
+	})
+	return cp
+}
+
+// Short reports whether this is a test run with -short. A TestMain that shares
+// one control plane among the tests of a package should not start it then.
+func Short() bool {
+	f := flag.Lookup("test.short")
+	return f != nil && f.Value.String() == "true"
+}
