@@ -112,7 +112,7 @@ func between(from, to time.Time) time.Duration {
 // earliest is the first lastTransitionTime that all rules would accept for
 // this write as it otherwise stands.
 func (l look) earliest() time.Time {
-	if !l.changedStatus() && !l.was.Transition.IsZero() {
+	if !l.changedStatus() && plausible(l.was.Transition) {
 		return l.was.Transition // TransitionTimeMoved accepts no other
 	}
 	at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -127,10 +127,10 @@ func (l look) earliest() time.Time {
 		}
 	}
 	if _, ok := l.silence(); !ok {
-		if l.takesBack() {
+		if l.takesBack() && l.hold > 0 {
 			later(l.was.Transition, l.hold)
 		}
-		if l.becameUnknown() {
+		if l.becameUnknown() && l.persistence > 0 {
 			later(l.was.Heartbeat, l.persistence)
 		}
 	}

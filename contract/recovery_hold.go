@@ -12,7 +12,7 @@ var recoveryHold = promise{
 			return nil
 		}
 		age, ok := l.recoveryAge()
-		if !ok || age >= l.hold {
+		if !ok || l.hold == 0 || age >= l.hold {
 			return nil
 		}
 		v := l.stampViolation("takes back a recovery that is " + age.String() + " old")

@@ -18,7 +18,7 @@ var signalTooYoung = promise{
 			}
 			silent = between(l.was.Heartbeat, l.is.Transition)
 		}
-		if silent >= l.persistence {
+		if l.persistence == 0 || silent >= l.persistence {
 			return nil
 		}
 		v := l.stampViolation("follows a silence of only " + silent.String())

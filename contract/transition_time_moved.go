@@ -7,7 +7,7 @@ var transitionTimeMoved = promise{
 	refuses:   "the status stayed Unknown and lastTransitionTime moved",
 	broken: func(l look) *Violation {
 		stayed := l.was.Status == statusUnknown && l.is.Status == statusUnknown
-		if !stayed || l.was.Transition.IsZero() || l.is.Transition.IsZero() || l.is.Transition.Equal(l.was.Transition) {
+		if !stayed || !plausible(l.was.Transition) || l.is.Transition.IsZero() || l.is.Transition.Equal(l.was.Transition) {
 			return nil
 		}
 		return &Violation{
