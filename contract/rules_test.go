@@ -34,6 +34,8 @@ var cases = map[Rule]map[string]ruleCase{
 	ReadyMissing: {
 		"an entry that is taken away is missed": {
 			write: func(w *Write) { w.After = w.After[:3] }, broken: []Rule{ReadyMissing}},
+		"an entry that changes is still there": {
+			write: func(*Write) {}},
 		"a node that never had one may stay without": {
 			write: func(w *Write) { w.Before, w.After = w.Before[:3], w.After[:3] }},
 		"a whole list wiped is both": {
