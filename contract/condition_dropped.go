@@ -24,9 +24,18 @@ var conditionDropped = promise{
 	},
 }
 
+// MaxCompared bounds the pairs of conditions, before and after, that are
+// compared to find a lost one. The bound is that of CEL; lists beyond it are no
+// accident (a merge patch that wipes the list leaves a short one), and
+// ConditionDropped says nothing about them.
+const MaxCompared = 250_000
+
 // dropped returns the condition types in before that after has none of, Ready
 // aside, each once.
 func dropped(before, after []Condition) []string {
+	if len(before)*len(after) > MaxCompared {
+		return nil
+	}
 	var lost []string
 	for i := range before {
 		t := before[i].Type

@@ -1,5 +1,7 @@
 package contract
 
+import "slices"
+
 var otherConditionChanged = promise{
 	name:      OtherConditionChanged,
 	byDefault: Warn,
@@ -23,5 +25,8 @@ var otherConditionChanged = promise{
 	},
 }
 
-// pressures are the conditions that a kubelet reports together with Ready.
+// Pressures returns the condition types that a kubelet reports together with
+// Ready.
+func Pressures() []string { return slices.Clone(pressures) }
+
 var pressures = []string{"MemoryPressure", "DiskPressure", "PIDPressure"}

@@ -21,9 +21,16 @@ var reasonUnclear = promise{
 // that never reported.
 const reasonNeverUpdated = "NodeStatusNeverUpdated"
 
+// maxReason is how long a clear reason may be, as for conditions elsewhere in
+// Kubernetes. It also bounds what a policy in CEL spends on matching one.
+const maxReason = 1024
+
 // camelCase says whether s is a letter from A to Z followed by ASCII letters
-// and digits.
+// and digits, and no longer than a reason should be.
 func camelCase(s string) bool {
+	if len(s) > maxReason {
+		return false
+	}
 	for i := range len(s) {
 		c := s[i]
 		upper, lower, digit := 'A' <= c && c <= 'Z', 'a' <= c && c <= 'z', '0' <= c && c <= '9'
