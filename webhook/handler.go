@@ -1,0 +1,191 @@
+package webhook
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"runtime/debug"
+	"sync"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"github.com/nodewarden/nodewarden/contract"
+)
+
+// MaxBody bounds a review, in bytes: two Nodes of the 3 MiB that an API server
+// accepts, and what is around them.
+const MaxBody = 7 << 20
+
+// maxKept bounds the buffers kept for the next review, in bytes.
+const maxKept = 1 << 20
+
+// Handler answers POSTed admission reviews.
+type Handler struct {
+	policy  contract.Policy
+	metrics *Metrics
+	log     logr.Logger
+	clock   clock.PassiveClock
+	// slots bounds the reviews in flight.
+	slots chan struct{}
+	// review decides; tests replace it with one that panics or waits.
+	review func(*review) answer
+}
+
+// NewHandler returns a Handler that judges by p and answers at most
+// maxInFlight reviews at a time.
+func NewHandler(p contract.Policy, m *Metrics, log logr.Logger, c clock.PassiveClock, maxInFlight int) *Handler {
+	h := &Handler{policy: p, metrics: m, log: log, clock: c, slots: make(chan struct{}, maxInFlight)}
+	h.review = h.judge
+	return h
+}
+
+// ServeHTTP answers one review.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	select {
+	case h.slots <- struct{}{}:
+	default:
+		h.metrics.turnedAway()
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "too many reviews in flight; try again", http.StatusServiceUnavailable)
+		return
+	}
+	h.metrics.inFlight.Inc()
+	start := h.clock.Now()
+	defer func() {
+		h.metrics.took(h.clock.Since(start))
+		h.metrics.inFlight.Dec()
+		<-h.slots
+	}()
+	h.serve(w, r)
+}
+
+// scratch is what answering one review needs, kept for the next.
+type scratch struct {
+	body, answer bytes.Buffer
+	limited      io.LimitedReader
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func (s *scratch) release() {
+	if s.body.Cap() > maxKept {
+		s.body = bytes.Buffer{}
+	}
+	s.limited.R = nil
+	scratches.Put(s)
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	if err := h.respond(s, r); err != nil {
+		h.fail(w, err)
+		return
+	}
+	w.Header()["Content-Type"] = jsonContentType
+	if _, err := w.Write(s.answer.Bytes()); err != nil {
+		h.log.V(1).Info("the API server went away before it had its answer", "error", err.Error())
+	}
+}
+
+var jsonContentType = []string{"application/json"}
+
+// fault is a request that is no review, and the HTTP status that says so.
+type fault struct {
+	status int
+	reason badReason
+	error
+}
+
+// errPanic stands for a panic that was caught.
+var errPanic = errors.New("internal error; the review was not judged")
+
+func (h *Handler) fail(w http.ResponseWriter, err error) {
+	f := fault{status: http.StatusInternalServerError, error: err}
+	if errors.As(err, &f) {
+		h.metrics.couldNotRead(f.reason)
+		h.log.V(1).Info("could not read a review", "reason", f.reason, "error", bounded(f.Error(), maxLogged))
+	}
+	http.Error(w, bounded(f.Error(), maxLogged), f.status)
+}
+
+// maxLogged bounds what a log line or an error repeats of a request, in bytes.
+const maxLogged = 512
+
+// respond leaves the response to r in s.answer. A defect that shows as a panic
+// costs this one review only.
+func (h *Handler) respond(s *scratch, r *http.Request) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			h.metrics.panicked()
+			h.log.Error(fmt.Errorf("panic: %.256v", p), "panic while answering a review", "stack", bounded(string(debug.Stack()), 16*maxLogged))
+			err = errPanic
+		}
+	}()
+	if err := checkRequest(r); err != nil {
+		return err
+	}
+	if err := s.read(r); err != nil {
+		return err
+	}
+	d := newDecoder(h.policy.NeedsLabels())
+	in, err := d.decode(s.body.Bytes())
+	if err != nil {
+		d.release()
+		return fault{http.StatusBadRequest, badReview, err}
+	}
+	s.answer.Reset()
+	a := h.review(in)
+	err = a.encode(&s.answer)
+	d.release() // not after a panic: who knows what state it is in
+	return err
+}
+
+func checkRequest(r *http.Request) error {
+	if r.Method != http.MethodPost {
+		return fault{http.StatusMethodNotAllowed, badMethod, fmt.Errorf("method %.16s is not POST", r.Method)}
+	}
+	if !isJSON(r.Header.Get("Content-Type")) {
+		return fault{http.StatusUnsupportedMediaType, badContentType, fmt.Errorf("content type %.64q is not application/json", r.Header.Get("Content-Type"))}
+	}
+	if e := r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
+		return fault{http.StatusUnsupportedMediaType, badEncoding, fmt.Errorf("content encoding %.64q is not understood; send the review as it is", e)}
+	}
+	if r.ContentLength > MaxBody {
+		return errTooLong
+	}
+	return nil
+}
+
+func isJSON(contentType string) bool {
+	if contentType == jsonContentType[0] {
+		return true
+	}
+	t, _, err := mime.ParseMediaType(contentType)
+	return err == nil && t == jsonContentType[0]
+}
+
+var errTooLong = fault{http.StatusRequestEntityTooLarge, badLength, fmt.Errorf("the body is longer than %d bytes", MaxBody)}
+
+// read reads the body of r into s.
+func (s *scratch) read(r *http.Request) error {
+	s.body.Reset()
+	if r.ContentLength > 0 {
+		s.body.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	s.limited = io.LimitedReader{R: r.Body, N: MaxBody + 1}
+	n, err := s.body.ReadFrom(&s.limited)
+	switch {
+	case err != nil:
+		return fault{http.StatusBadRequest, badBody, fmt.Errorf("reading the body: %w", err)}
+	case n > MaxBody:
+		return errTooLong
+	case n == 0:
+		return fault{http.StatusBadRequest, badReview, errors.New("the body is empty")}
+	}
+	return nil
+}
