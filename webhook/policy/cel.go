@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Fragments of CEL. dyn keeps the API server's type checker from reading
+// instants as timestamps: at run time they are text.
+const (
+	username = `request.userInfo.?username.orValue("")`
+	groups   = `request.userInfo.?groups.orValue([])`
+	nodeName = `dyn(object).metadata.?name.orValue("")`
+
+	conditionsBefore = `(oldObject == null ? [] : dyn(oldObject).?status.?conditions.orValue([]))`
+	conditionsAfter  = `dyn(object).?status.?conditions.orValue([])`
+)
+
+// quoted is s as a CEL string.
+func quoted(s string) string { return strconv.QuoteToASCII(s) }
+
+// anyOf is true where one of the expressions is; false for none.
+func anyOf(expressions ...string) string {
+	if len(expressions) == 0 {
+		return "false"
+	}
+	return strings.Join(expressions, " ||\n")
+}
+
+func allOf(expressions ...string) string { return strings.Join(expressions, " &&\n") }
+
+func not(expression string) string { return "!(" + expression + ")" }
+
+// indented moves every line but the first to the right.
+func indented(expression string) string { return strings.ReplaceAll(expression, "\n", "\n  ") }
+
+// instant is a time field of condition c as text of whole seconds in UTC;
+// absent, null and the zero time are empty, as in the contract.
+func instant(c, field string) string {
+	f := c + "." + field
+	return `(` + c + `.?` + field + `.orValue(null) == null || ` + f + ` == "0001-01-01T00:00:00Z" ? "" : string(` + f + `))`
+}
+
+// plausible says whether text t is an instant that can be reckoned with. Such
+// texts are all 20 characters long and sort by time.
+func plausible(t string) string {
+	return `(size(` + t + `) == 20 && ` + t + ` >= "2000" && ` + t + ` < "2201")`
+}
+
+// seconds is a plausible instant as a number.
+func seconds(t string) string { return `int(timestamp(` + t + `))` }
+
+// between is the seconds from one instant to another, or 0 where either
+// cannot be reckoned with.
+func between(from, to string) string {
+	return `(` + plausible(from) + ` && ` + plausible(to) + ` ? ` + seconds(to) + ` - ` + seconds(from) + ` : 0)`
+}
+
+// atLeast is the number of whole seconds that reach d, atMost the number that
+// does not exceed it: ages are whole seconds, d need not be.
+func atLeast(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
+}
+
+func atMost(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
+
+// maxQuoted bounds how much of a value a message repeats, in characters.
+const maxQuoted = 64
+
+// shown is text as a message repeats it: quoted, on one line, of bounded length.
+func shown(text string) string {
+	n := strconv.Itoa(maxQuoted)
+	return `(size(` + text + `) <= ` + n + ` ? strings.quote(` + text + `) : strings.quote(` + text + `.substring(0, ` + n + `)) + "...")`
+}
+
+// stamp is an instant as a message shows it.
+func stamp(t string) string { return `(` + t + ` == "" ? "none" : ` + t + `)` }
+
+var reference = regexp.MustCompile(`\bvariables\.(\w+)`)
+
+// references returns the names of the variables that an expression reads.
+func references(expression string) []string {
+	var names []string
+	for _, m := range reference.FindAllStringSubmatch(expression, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}

@@ -1,0 +1,20 @@
+package policy
+
+import (
+	"testing"
+
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"github.com/nodewarden/nodewarden/contract"
+)
+
+func TestEveryPolicyCompilesOnTheOldestAndTheNewestServer(t *testing.T) {
+	set, err := Policies(contract.Default(contract.Enforce), PolicyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range set.Policies {
+		compile(t, p, newestEnv, environment.NewExpressions)
+		compile(t, p, oldestEnv, environment.NewExpressions)
+	}
+}

@@ -1,0 +1,80 @@
+package policy
+
+import "github.com/nodewarden/nodewarden/contract"
+
+// scope renders which writes of which writers the contract judges. It must say
+// what contract.Policy's Class, InScope and Skew say.
+type scope struct{ p *contract.Policy }
+
+// is names one writer.
+func is(i contract.Identity) string {
+	e := username + ` == ` + quoted(i.User)
+	if i.Group != "" {
+		e += ` && ` + quoted(i.Group) + ` in ` + groups
+	}
+	return e
+}
+
+func anyIs(ids []contract.Identity) []string {
+	var expressions []string
+	for _, i := range ids {
+		if i.User != "" { // names nobody
+			expressions = append(expressions, is(i))
+		}
+	}
+	return expressions
+}
+
+// kubelet is true for the node's own kubelet and for stand-ins.
+func (s scope) kubelet() string {
+	own := nodeName + ` != "" && ` + username + ` == "system:node:" + ` + nodeName + ` && "system:nodes" in ` + groups
+	return anyOf(append([]string{own}, anyIs(s.p.StandIns)...)...)
+}
+
+// lifecycle is true for node lifecycle controllers, ours included.
+func (s scope) lifecycle() []string {
+	return anyIs(append([]contract.Identity{s.p.Controller}, s.p.Lifecycle...))
+}
+
+// external is true for everybody whose writes are judged.
+func (s scope) external() string {
+	return not(anyOf(append([]string{s.kubelet()}, s.lifecycle()...)...))
+}
+
+// skewing is true for the lifecycle identities that run in kubelet mode if
+// they write the reserved reason.
+func (s scope) skewing() string {
+	others := allOf("("+anyOf(anyIs(s.p.Lifecycle)...)+")", not(s.kubelet()))
+	if s.p.Controller.User == "" {
+		return others
+	}
+	return allOf(others, not(is(s.p.Controller)))
+}
+
+// changesReady is true where the Ready entries before and after differ in any
+// field. For most writers it is the only expression that is ever evaluated.
+func (s scope) changesReady() string {
+	entries := `.filter(c, c.type == "Ready").map(c, ` + entry("c") + `)`
+	return conditionsBefore + entries + " !=\n" + conditionsAfter + entries
+}
+
+// entry is condition c as a list of texts, so that equal means equal in every field.
+func entry(c string) string {
+	return `[string(` + c + `.status), string(` + c + `.?reason.orValue("")), string(` + c + `.?message.orValue("")), ` +
+		instant(c, "lastHeartbeatTime") + `, ` + instant(c, "lastTransitionTime") + `]`
+}
+
+// changesLabels is true where a status write changes the labels that decide
+// which detector may write.
+func changesLabels() string {
+	return `request.operation == "UPDATE" && oldObject != null && ` +
+		`dyn(oldObject).metadata.?labels.orValue({}) != dyn(object).metadata.?labels.orValue({})`
+}
+
+// touched is true for the writes that the rules may have a say in, whoever sent them.
+func (s scope) touched() string {
+	if s.p.NeedsLabels() {
+		return anyOf("("+s.changesReady()+")", changesLabels())
+	}
+	return s.changesReady()
+}
