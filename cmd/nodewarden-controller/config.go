@@ -1,0 +1,221 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-base/featuregate"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"github.com/nodewarden/nodewarden/cmd/internal/boot"
+	"github.com/nodewarden/nodewarden/controller"
+	"github.com/nodewarden/nodewarden/controller/lifecycle"
+)
+
+const (
+	configVersion = "config.nodewarden.dev/v1alpha1"
+	configKind    = "ControllerConfiguration"
+)
+
+// config is the configuration file, and what the flags change. A flag that is
+// given wins over the file.
+type config struct {
+	metav1.TypeMeta `json:",inline"`
+
+	NodeLivenessSource        lifecycle.Source `json:"nodeLivenessSource"`
+	ExternalNodes             string           `json:"externalNodes,omitempty"`
+	Mode                      controller.Mode  `json:"mode"`
+	NodeMonitorPeriod         metav1.Duration  `json:"nodeMonitorPeriod"`
+	NodeMonitorGracePeriod    metav1.Duration  `json:"nodeMonitorGracePeriod"`
+	NodeStartupGracePeriod    metav1.Duration  `json:"nodeStartupGracePeriod"`
+	NodeEvictionRate          float32          `json:"nodeEvictionRate"`
+	SecondaryNodeEvictionRate float32          `json:"secondaryNodeEvictionRate"`
+	LargeClusterSizeThreshold int32            `json:"largeClusterSizeThreshold"`
+	UnhealthyZoneThreshold    float32          `json:"unhealthyZoneThreshold"`
+
+	FeatureGates     map[string]bool  `json:"featureGates,omitempty"`
+	ClientConnection clientConnection `json:"clientConnection"`
+	LeaderElection   leaderElection   `json:"leaderElection"`
+
+	MetricsBindAddress string `json:"metricsBindAddress"`
+}
+
+type clientConnection struct {
+	Kubeconfig string  `json:"kubeconfig,omitempty"`
+	QPS        float32 `json:"qps"`
+	Burst      int     `json:"burst"`
+}
+
+type leaderElection struct {
+	LeaderElect       bool            `json:"leaderElect"`
+	LeaseDuration     metav1.Duration `json:"leaseDuration"`
+	RenewDeadline     metav1.Duration `json:"renewDeadline"`
+	RetryPeriod       metav1.Duration `json:"retryPeriod"`
+	ResourceNamespace string          `json:"resourceNamespace,omitempty"`
+	ResourceName      string          `json:"resourceName"`
+}
+
+// defaults are those of kube-controller-manager, except for the client limits:
+// its 20 requests a second make one dead node with many pods take ten seconds.
+func defaults() *config {
+	o := controller.DefaultOptions()
+	return &config{
+		TypeMeta:                  metav1.TypeMeta{APIVersion: configVersion, Kind: configKind},
+		NodeLivenessSource:        o.LivenessSource,
+		Mode:                      o.Mode,
+		NodeMonitorPeriod:         metav1.Duration{Duration: o.NodeMonitorPeriod},
+		NodeMonitorGracePeriod:    metav1.Duration{Duration: o.NodeMonitorGracePeriod},
+		NodeStartupGracePeriod:    metav1.Duration{Duration: o.NodeStartupGracePeriod},
+		NodeEvictionRate:          o.NodeEvictionRate,
+		SecondaryNodeEvictionRate: o.SecondaryNodeEvictionRate,
+		LargeClusterSizeThreshold: o.LargeClusterSizeThreshold,
+		UnhealthyZoneThreshold:    o.UnhealthyZoneThreshold,
+		ClientConnection:          clientConnection{QPS: 1000, Burst: 2000},
+		LeaderElection: leaderElection{
+			LeaderElect:   true,
+			LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
+			RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
+			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+			ResourceName:  "nodewarden-controller",
+		},
+		MetricsBindAddress: boot.DefaultMetricsAddress,
+	}
+}
+
+// addFlags binds flags to c, whose values are their defaults.
+func (c *config) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar((*string)(&c.NodeLivenessSource), "node-liveness-source", string(c.NodeLivenessSource),
+		"Whose word on a node's liveness counts: kubelet, whose silence is timed here, or external, a detector that writes Ready=Unknown. external needs --feature-gates="+controller.Gate+"=true.")
+	fs.StringVar(&c.ExternalNodes, "external-nodes", c.ExternalNodes,
+		"Label selector of the nodes whose source is external while all others stay with kubelet. Prefer a label under node-restriction.kubernetes.io/, which a kubelet cannot set on its own node.")
+	fs.StringVar((*string)(&c.Mode), "mode", string(c.Mode),
+		"replace does the whole node lifecycle and needs the in-tree node-lifecycle-controller off; beside does only what a running one leaves undone after an outside Ready=Unknown.")
+	fs.DurationVar(&c.NodeMonitorPeriod.Duration, "node-monitor-period", c.NodeMonitorPeriod.Duration,
+		"Longest time for which a change can go unnoticed. Changes are acted on when they arrive; this is the safety net.")
+	fs.DurationVar(&c.NodeMonitorGracePeriod.Duration, "node-monitor-grace-period", c.NodeMonitorGracePeriod.Duration,
+		"Silence of a kubelet after which its node is marked Unknown. Not used for nodes of the external source.")
+	fs.DurationVar(&c.NodeStartupGracePeriod.Duration, "node-startup-grace-period", c.NodeStartupGracePeriod.Duration,
+		"Silence after which a node that has no Ready condition is marked Unknown.")
+	fs.Float32Var(&c.NodeEvictionRate, "node-eviction-rate", c.NodeEvictionRate,
+		"Nodes per second and zone that are tainted NoExecute while the zone is healthy. 0 means none.")
+	fs.Float32Var(&c.SecondaryNodeEvictionRate, "secondary-node-eviction-rate", c.SecondaryNodeEvictionRate,
+		"The same for a partly disrupted zone of more than --large-cluster-size-threshold nodes; smaller ones get none.")
+	fs.Int32Var(&c.LargeClusterSizeThreshold, "large-cluster-size-threshold", c.LargeClusterSizeThreshold,
+		"Number of nodes above which a zone is large.")
+	fs.Float32Var(&c.UnhealthyZoneThreshold, "unhealthy-zone-threshold", c.UnhealthyZoneThreshold,
+		"Share of nodes down, of at least three, at which a zone is partly disrupted.")
+	c.ClientConnection.addFlags(fs)
+	c.LeaderElection.addFlags(fs)
+}
+
+func (c *clientConnection) addFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", c.Kubeconfig, "Path of a kubeconfig. Without it $KUBECONFIG, or else the service account of the pod, is used.")
+	fs.Float32Var(&c.QPS, "kube-api-qps", c.QPS, "Requests per second to the API server.")
+	fs.IntVar(&c.Burst, "kube-api-burst", c.Burst, "Requests that may be sent at once above --kube-api-qps.")
+}
+
+func (l *leaderElection) addFlags(fs *pflag.FlagSet) {
+	fs.BoolVar(&l.LeaderElect, "leader-elect", l.LeaderElect, "Let only one replica act.")
+	fs.DurationVar(&l.LeaseDuration.Duration, "leader-elect-lease-duration", l.LeaseDuration.Duration, "Time without a renewal after which another replica takes over.")
+	fs.DurationVar(&l.RenewDeadline.Duration, "leader-elect-renew-deadline", l.RenewDeadline.Duration, "Time for which the leader tries to renew before it gives up.")
+	fs.DurationVar(&l.RetryPeriod.Duration, "leader-elect-retry-period", l.RetryPeriod.Duration, "Time between attempts to become the leader, or to stay it.")
+	fs.StringVar(&l.ResourceNamespace, "leader-elect-resource-namespace", l.ResourceNamespace, "Namespace of the Lease that elects; empty means the pod's own.")
+	fs.StringVar(&l.ResourceName, "leader-elect-resource-name", l.ResourceName, "Name of the Lease that elects.")
+}
+
+// load reads a configuration file into c. It reports every problem at once.
+func (c *config) load(path string) error {
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--config: %w", err)
+	}
+	asJSON, err := yaml.YAMLToJSONStrict(raw)
+	if err != nil {
+		return fmt.Errorf("--config %s: %w", path, err)
+	}
+	c.TypeMeta = metav1.TypeMeta{}
+	problems, err := kjson.UnmarshalStrict(asJSON, c)
+	if err != nil {
+		return fmt.Errorf("--config %s: %w", path, err)
+	}
+	if c.APIVersion != configVersion {
+		problems = append(problems, field.Invalid(field.NewPath("apiVersion"), c.APIVersion, "must be "+configVersion))
+	}
+	if c.Kind != configKind {
+		problems = append(problems, field.Invalid(field.NewPath("kind"), c.Kind, "must be "+configKind))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("--config %s: %w", path, err)
+	}
+	return nil
+}
+
+// options are the controller's, together with everything wrong with c.
+func (c *config) options(gate featuregate.FeatureGate) (controller.Options, field.ErrorList) {
+	var errs field.ErrorList
+	o := controller.Options{
+		LivenessSource:            c.NodeLivenessSource,
+		ExternalEnabled:           gate.Enabled(externalDetection),
+		Mode:                      c.Mode,
+		NodeMonitorPeriod:         c.NodeMonitorPeriod.Duration,
+		NodeMonitorGracePeriod:    c.NodeMonitorGracePeriod.Duration,
+		NodeStartupGracePeriod:    c.NodeStartupGracePeriod.Duration,
+		NodeEvictionRate:          c.NodeEvictionRate,
+		SecondaryNodeEvictionRate: c.SecondaryNodeEvictionRate,
+		LargeClusterSizeThreshold: c.LargeClusterSizeThreshold,
+		UnhealthyZoneThreshold:    c.UnhealthyZoneThreshold,
+	}
+	if c.ExternalNodes != "" {
+		selector, err := labels.Parse(c.ExternalNodes)
+		if err != nil {
+			errs = append(errs, field.Invalid(field.NewPath("externalNodes"), c.ExternalNodes, "must be a label selector: "+err.Error()))
+		} else {
+			o.ExternalNodes = selector
+		}
+	}
+	errs = append(errs, o.Validate()...)
+	errs = append(errs, c.ClientConnection.validate(field.NewPath("clientConnection"))...)
+	return o, append(errs, c.LeaderElection.validate(field.NewPath("leaderElection"))...)
+}
+
+func (c clientConnection) validate(path *field.Path) field.ErrorList {
+	var errs field.ErrorList
+	if !(c.QPS > 0) {
+		errs = append(errs, field.Invalid(path.Child("qps"), c.QPS, "must be above 0"))
+	}
+	if c.Burst <= 0 {
+		errs = append(errs, field.Invalid(path.Child("burst"), c.Burst, "must be above 0"))
+	}
+	return errs
+}
+
+// jitter is how much later than its retry period client-go may try; the renew
+// deadline has to leave room for that.
+const jitter = 1.2
+
+func (l leaderElection) validate(path *field.Path) field.ErrorList {
+	if !l.LeaderElect {
+		return nil
+	}
+	var errs field.ErrorList
+	if l.RetryPeriod.Duration <= 0 {
+		errs = append(errs, field.Invalid(path.Child("retryPeriod"), l.RetryPeriod.Duration.String(), "must be longer than 0s"))
+	}
+	if l.RenewDeadline.Seconds() <= jitter*l.RetryPeriod.Seconds() {
+		errs = append(errs, field.Invalid(path.Child("renewDeadline"), l.RenewDeadline.Duration.String(), "must be longer than 1.2 times retryPeriod"))
+	}
+	if l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
+		errs = append(errs, field.Invalid(path.Child("leaseDuration"), l.LeaseDuration.Duration.String(), "must be longer than renewDeadline"))
+	}
+	if l.ResourceName == "" {
+		errs = append(errs, field.Required(path.Child("resourceName"), "names the Lease that elects"))
+	}
+	return errs
+}

@@ -1,0 +1,98 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+)
+
+// Multiples of the node monitor period.
+const (
+	// quietFor is how long the watch of nodes may say nothing before it is
+	// checked whether there was anything to say.
+	quietFor = 2
+	// staleAfter is the age from which the cache is not acted on.
+	staleAfter = 4
+	// hopelessAfter is the age from which the process reports itself unhealthy,
+	// so that it is restarted and another one takes over.
+	hopelessAfter = 24
+)
+
+var errStale = errors.New("the cache of nodes is stale, waiting for its watch")
+
+// freshness knows how old the cache of nodes may be. A watch that stalls looks
+// like a cluster in which nothing happens, so after a silence a second, short
+// watch is asked whether it sees what the first does not.
+type freshness struct {
+	clock  clock.WithTicker
+	period time.Duration
+	// version is the resourceVersion up to which the cache is complete.
+	version func() string
+	// since watches nodes from a resourceVersion for about a second.
+	since func(ctx context.Context, version string) (watch.Interface, error)
+
+	mu sync.Mutex
+	at time.Time
+}
+
+// confirm notes that the cache was current at a time.
+func (f *freshness) confirm(at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if at.After(f.at) {
+		f.at = at
+	}
+}
+
+// age is how long ago the cache was last known to be current.
+func (f *freshness) age() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.at.IsZero() {
+		return 0
+	}
+	return f.clock.Since(f.at)
+}
+
+// stale says that the cache must not be acted on.
+func (f *freshness) stale() bool { return f.age() > staleAfter*f.period }
+
+// healthy is a health check that fails when the watch stalls for good.
+func (f *freshness) healthy() error {
+	if age := f.age(); age > hopelessAfter*f.period {
+		return fmt.Errorf("the watch of nodes has been silent for %s although nodes changed", age.Round(time.Second))
+	}
+	return nil
+}
+
+// check asks a second watch, if the first has been silent for a while.
+func (f *freshness) check(ctx context.Context) error {
+	if f.age() < quietFor*f.period {
+		return nil
+	}
+	asked := f.clock.Now()
+	before := f.version()
+	w, err := f.since(ctx, before)
+	if err != nil {
+		return fmt.Errorf("watch nodes a second time: %w", err)
+	}
+	defer w.Stop()
+	for e := range w.ResultChan() {
+		switch e.Type {
+		case watch.Bookmark:
+		case watch.Error:
+			return fmt.Errorf("watch nodes a second time: %v", e.Object)
+		default:
+			// The first watch may only be a moment behind: then its next event
+			// confirms it, and if there is none, the next check does not.
+			return nil
+		}
+	}
+	f.confirm(asked)
+	return nil
+}
