@@ -1,0 +1,167 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/nodewarden/nodewarden/contract"
+	"github.com/nodewarden/nodewarden/test/controlplane"
+	"github.com/nodewarden/nodewarden/test/controlplane/guard"
+	"github.com/nodewarden/nodewarden/webhook/config"
+	"github.com/nodewarden/nodewarden/webhook/policy"
+)
+
+const policyFile = `apiVersion: config.nodewarden.dev/v1alpha1
+kind: WebhookConfiguration
+profile: enforce
+`
+
+// story is a running demo.
+type story struct {
+	out      io.Writer
+	step     int
+	cp       *controlplane.ControlPlane
+	kubelets *controlplane.Hollow
+	ready    time.Time // when the kubelets had all reported
+	hook     *guard.Webhook
+	policy   contract.Policy
+
+	admin    kubernetes.Interface
+	detector kubernetes.Interface
+}
+
+// patience bounds every wait of the demo.
+const patience = time.Minute
+
+// raise starts everything that the story needs.
+func raise(ctx context.Context, o Options) (*story, error) {
+	s := &story{out: o.Out}
+	begun := time.Now()
+	var err error
+	if s.cp, err = controlplane.Start(ctx, controlplane.Options{Progress: o.Progress}); err != nil {
+		return nil, err
+	}
+	s.say("etcd and kube-apiserver 1.37.2 are up (%s)", since(begun))
+	for _, next := range []func(context.Context) error{s.clients, s.registerNodes, s.startWebhook} {
+		if err := next(ctx); err != nil {
+			s.end()
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *story) end() { _ = s.cp.Stop() }
+
+func (s *story) clients(ctx context.Context) (err error) {
+	if s.admin, err = kubernetes.NewForConfig(s.cp.Admin()); err != nil {
+		return err
+	}
+	if s.detector, err = kubernetes.NewForConfig(s.cp.ServiceAccount("liveness", "detector")); err != nil {
+		return err
+	}
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "detector"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}},
+		{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch", "update"}},
+	}}
+	if _, err = s.admin.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	_, err = s.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "detector"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "liveness", Name: "detector"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "detector"},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func (s *story) registerNodes(ctx context.Context) (err error) {
+	begun := time.Now()
+	s.kubelets, err = s.cp.StartHollow(ctx, controlplane.HollowOptions{Names: []string{"n1", "n2", "n3"}, Reporting: controlplane.Reporting{
+		StatusEvery: time.Second, ReportEvery: time.Second,
+	}})
+	if err != nil {
+		return err
+	}
+	s.ready = time.Now()
+	s.say("n1, n2 and n3 are registered and Ready: three real kubelets, no containers behind them (%s)", since(begun))
+	return nil
+}
+
+func (s *story) startWebhook(ctx context.Context) (err error) {
+	begun := time.Now()
+	if s.hook, err = guard.Start(ctx, s.cp, guard.Options{Policy: policyFile}); err != nil {
+		return err
+	}
+	file, err := config.Parse([]byte(policyFile))
+	if err != nil {
+		return err
+	}
+	s.policy = file.Policy()
+	hooks, err := policy.Webhooks(s.policy, policy.WebhookOptions{Install: policy.WebhookAlone, URL: s.hook.URL, CABundle: s.hook.CA})
+	if err != nil {
+		return err
+	}
+	if err := guard.Configure(ctx, s.admin, hooks); err != nil {
+		return err
+	}
+	if err := s.inForce(ctx); err != nil {
+		return err
+	}
+	s.say("nodewarden-webhook is in force: profile enforce, failing closed (%s)", since(begun))
+	return nil
+}
+
+// inForce waits until the API server asks the webhook, with writes that change nothing.
+func (s *story) inForce(ctx context.Context) error {
+	return s.until(ctx, func() error {
+		err := s.attempt(ctx, request{node: "n1", body: `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, dryRun: true})
+		if err == nil {
+			return fmt.Errorf("the API server does not ask the webhook")
+		}
+		return nil
+	})
+}
+
+// until tries again and again, for as long as patience lasts.
+func (s *story) until(ctx context.Context, try func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// stay tells how to go on by hand, and waits.
+func (s *story) stay(ctx context.Context) error {
+	admin, err := s.cp.Kubeconfig(s.cp.Admin())
+	if err != nil {
+		return err
+	}
+	detector, err := s.cp.Kubeconfig(s.cp.ServiceAccount("liveness", "detector"))
+	if err != nil {
+		return err
+	}
+	s.blank()
+	s.say("It stays up until you interrupt it. In another terminal:")
+	s.say("  export KUBECONFIG=%s", admin)
+	s.say("  kubectl get nodes")
+	s.say("and as the detector:")
+	s.say("  kubectl --kubeconfig=%s patch node n2 --subresource=status --type=strategic -p '{\"status\":{\"conditions\":[{\"type\":\"Ready\",\"status\":\"Unknown\"}]}}'", detector)
+	<-ctx.Done()
+	return nil
+}

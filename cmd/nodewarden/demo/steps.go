@@ -1,0 +1,273 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodewarden/nodewarden/contract"
+	"github.com/nodewarden/nodewarden/test/controlplane/guard"
+	"github.com/nodewarden/nodewarden/webhook/policy"
+)
+
+type step struct {
+	title string
+	play  func(context.Context) error
+}
+
+func (s *story) steps() []step {
+	return []step{
+		{"Kubelets report, and the webhook is never asked", s.kubeletsReport},
+		{"A detector gives the reason that belongs to the node lifecycle controller", s.mistake(map[string]any{"reason": "NodeStatusUnknown"}, contract.ReservedReason)},
+		{"A detector leaves the reason out, and with it keeps the kubelet's", s.mistake(map[string]any{"reason": left, "message": left}, contract.ReasonInherited)},
+		{"A detector sets the kubelet's heartbeat", s.mistake(map[string]any{"lastHeartbeatTime": "2026-01-01T00:00:00Z"}, contract.HeartbeatModified)},
+		{"A detector forgets when it happened", s.mistake(map[string]any{"lastTransitionTime": left}, contract.TransitionTimeUnchanged)},
+		{"A merge patch would wipe the list of conditions", s.mergePatch},
+		{"A JSON patch would add a second Ready entry", s.secondEntry},
+		{"n3 loses its network: a correct write is admitted", s.failure},
+		{"n3 recovers: what the detector had decided before is stale, and the recovery is left alone", s.recovery},
+		{"The webhook dies: kubelets still report", s.webhookDies},
+		{"The same rules inside the API server: the bad write is still refused", s.policyRefuses},
+	}
+}
+
+// entryName is how the API server's metrics call the webhook's entry.
+const entryName = `name="` + policy.ContractEntry + `"`
+
+// counts returns how many status reports kubelets have sent, and how many
+// reviews the API server has asked for, both from its own metrics.
+func (s *story) counts(ctx context.Context) (reports, reviews float64, err error) {
+	page, err := s.cp.Metrics(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	reports = guard.Sum(page, "apiserver_request_total", `resource="nodes"`, `subresource="status"`, `verb="PATCH"`, `code="200"`)
+	reviews = guard.Sum(page, "apiserver_admission_webhook_admission_duration_seconds_count", entryName) +
+		guard.Sum(page, "apiserver_admission_webhook_rejection_count", entryName, `error_type="calling_webhook_error"`)
+	return reports, reviews, nil
+}
+
+// moreReports waits for n further reports and returns the reviews that came with them.
+func (s *story) moreReports(ctx context.Context, n float64) (reports, reviews float64, err error) {
+	reports0, reviews0, err := s.counts(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	err = s.until(ctx, func() error {
+		r, v, err := s.counts(ctx)
+		if err != nil {
+			return err
+		}
+		reports, reviews = r-reports0, v-reviews0
+		if reports < n {
+			return fmt.Errorf("only %g reports by kubelets", reports)
+		}
+		return nil
+	})
+	return reports, reviews, err
+}
+
+func (s *story) kubeletsReport(ctx context.Context) error {
+	// A recovery is left alone for ten seconds; the nodes have only just become Ready.
+	wait := time.Until(s.ready.Add(contract.DefaultRecoveryHold + 2*time.Second))
+	reports, reviews, err := s.moreReports(ctx, 30)
+	if err != nil {
+		return err
+	}
+	s.say("%g status reports by kubelets, %g reviews by the webhook (the API server's own count)", reports, reviews)
+	if reviews != 0 {
+		return errors.New("a kubelet's report depends on the webhook")
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(wait):
+		return nil
+	}
+}
+
+// stamp is the time of a transition that a careful detector sends: now, and
+// past the kubelet's last word. A kubelet that still speaks every second needs
+// some slack on top.
+func (s *story) stamp(ctx context.Context, node string, slack time.Duration) (time.Time, error) {
+	n, err := s.admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := time.Now().Truncate(time.Second)
+	if spoke, _ := contract.ReadyTimes(n.ManagedFields); !now.After(spoke) {
+		now = spoke.Add(time.Second)
+	}
+	return now.Add(slack), nil
+}
+
+// alive is the slack for a kubelet that speaks every second.
+const alive = 2 * time.Second
+
+func (s *story) mistake(changes map[string]any, want contract.Rule) func(context.Context) error {
+	return func(ctx context.Context) error {
+		stamp, err := s.stamp(ctx, "n1", alive)
+		if err != nil {
+			return err
+		}
+		return s.refused(ctx, request{node: "n1", body: entry(stamp, changes)}, want)
+	}
+}
+
+func (s *story) mergePatch(ctx context.Context) error {
+	stamp, err := s.stamp(ctx, "n1", alive)
+	if err != nil {
+		return err
+	}
+	return s.refused(ctx, request{node: "n1", kind: "merge", body: entry(stamp, nil)}, contract.ConditionDropped, contract.HeartbeatModified)
+}
+
+func (s *story) secondEntry(ctx context.Context) error {
+	return s.refused(ctx, request{node: "n1", kind: "json", body: `[{"op":"add","path":"/status/conditions/-","value":{"type":"Ready","status":"Unknown","reason":"OutOfBandProbeFailed"}}]`},
+		contract.ReadyDuplicated, contract.StatusNotUnknown, contract.ReasonInherited)
+}
+
+func (s *story) failure(ctx context.Context) error {
+	if err := s.kubelets.Cut("n3"); err != nil {
+		return err
+	}
+	var stamp time.Time
+	// What the kubelet had on the wire when it was cut off may still arrive.
+	if err := s.until(ctx, func() (err error) {
+		stamp, err = s.silentSince(ctx, "n3", 2*time.Second)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := s.show(ctx, request{node: "n3", body: entry(stamp, nil)}); err != nil {
+		return fmt.Errorf("a correct write was refused: %w", err)
+	}
+	return s.nodes(ctx)
+}
+
+// silentSince returns the present once the kubelet has not spoken for a while.
+func (s *story) silentSince(ctx context.Context, node string, silence time.Duration) (time.Time, error) {
+	n, err := s.admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return time.Time{}, err
+	}
+	now := time.Now().Truncate(time.Second)
+	if spoke, _ := contract.ReadyTimes(n.ManagedFields); now.Sub(spoke) < silence {
+		return time.Time{}, fmt.Errorf("the kubelet of %s spoke at %s", node, spoke.Format(time.TimeOnly))
+	}
+	return now, nil
+}
+
+// nodes prints what the API server says of the nodes.
+func (s *story) nodes(ctx context.Context) error {
+	list, err := s.admin.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	rows := [][]string{{"NAME", "READY", "REASON", "SINCE"}}
+	for _, n := range list.Items {
+		c := ready(&n)
+		rows = append(rows, []string{n.Name, string(c.Status), c.Reason, c.LastTransitionTime.UTC().Format(time.RFC3339)})
+	}
+	s.table(rows)
+	return nil
+}
+
+func ready(n *corev1.Node) corev1.NodeCondition {
+	for _, c := range n.Status.Conditions {
+		if c.Type == corev1.NodeReady {
+			return c
+		}
+	}
+	return corev1.NodeCondition{}
+}
+
+func (s *story) recovery(ctx context.Context) error {
+	n, err := s.admin.CoreV1().Nodes().Get(ctx, "n3", metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	stale := ready(n).LastTransitionTime.Time
+	if err := s.kubelets.Mend("n3"); err != nil {
+		return err
+	}
+	if err := s.until(ctx, func() error {
+		n, err := s.admin.CoreV1().Nodes().Get(ctx, "n3", metav1.GetOptions{})
+		if err == nil && ready(n).Status != corev1.ConditionTrue {
+			err = errors.New("the kubelet has not reported n3 Ready again")
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	s.say("the kubelet of n3 reports Ready again; a restarted detector repeats what it last sent:")
+	if err := s.refused(ctx, request{node: "n3", body: entry(stale, nil)}, contract.NewerReady); err != nil {
+		return err
+	}
+	s.say("another one does not look again and stamps the present:")
+	stamp, err := s.stamp(ctx, "n3", alive)
+	if err != nil {
+		return err
+	}
+	return s.refused(ctx, request{node: "n3", body: entry(stamp, nil)}, contract.RecoveryHold)
+}
+
+func (s *story) webhookDies(ctx context.Context) error {
+	s.hook.Kill()
+	s.say("nodewarden-webhook is gone (SIGKILL), and its configuration says failurePolicy: Fail")
+	reports, _, err := s.moreReports(ctx, 15)
+	if err != nil {
+		return fmt.Errorf("kubelets depend on the webhook: %w", err)
+	}
+	s.say("%g more status reports by kubelets, all taken", reports)
+	return s.nodes(ctx)
+}
+
+// policyRefuses puts the policy in force beside the webhook, which may then
+// fail open: the default install.
+func (s *story) policyRefuses(ctx context.Context) error {
+	set, err := policy.Policies(s.policy, policy.PolicyOptions{})
+	if err != nil {
+		return err
+	}
+	api := s.admin.AdmissionregistrationV1()
+	for _, p := range set.Policies {
+		if _, err := api.ValidatingAdmissionPolicies().Create(ctx, p, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	for _, b := range set.Bindings {
+		if _, err := api.ValidatingAdmissionPolicyBindings().Create(ctx, b, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	hooks, err := policy.Webhooks(s.policy, policy.WebhookOptions{Install: policy.PolicyAndWebhook, URL: s.hook.URL, CABundle: s.hook.CA})
+	if err != nil {
+		return err
+	}
+	if err := guard.Configure(ctx, s.admin, hooks); err != nil {
+		return err
+	}
+	bad := request{node: "n1", dryRun: true}
+	if err := s.until(ctx, func() error {
+		stamp, err := s.stamp(ctx, "n1", alive)
+		if err != nil {
+			return err
+		}
+		bad.body = entry(stamp, map[string]any{"reason": "NodeStatusUnknown"})
+		if err := s.attempt(ctx, bad); !apierrors.IsInvalid(err) {
+			return fmt.Errorf("the policy is not in force: %v", err)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	s.say("%d policies are in force, and the webhook, still dead, fails open", len(set.Policies))
+	bad.dryRun = false
+	return s.refused(ctx, bad, contract.ReservedReason)
+}
