@@ -60,11 +60,11 @@ func (e *envelope) creates() bool {
 	return e.operation == string(contract.Create) && e.subresource == ""
 }
 
-// target names what the review is about, bounded, for messages.
+// target names what the review is about, for a message.
 func (e *envelope) target() string {
-	t := e.resource
+	t := e.operation + " of " + e.resource
 	if e.subresource != "" {
 		t += "/" + e.subresource
 	}
-	return fmt.Sprintf("%.32s of %.96s", e.operation, t)
+	return bounded(t, 128)
 }
