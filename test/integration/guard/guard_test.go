@@ -228,11 +228,26 @@ func (c *cluster) stage(k conformance.Case) (conformance.Case, *corev1.Node) {
 			c.Fatal(err)
 		}
 		if spoke, _ := contract.ReadyTimes(stored.ManagedFields); spoke.Equal(now) {
+			c.awaitCache(stored)
 			return moved, stored
 		}
 	}
 	c.Fatal("no report was taken in the second in which it was sent")
 	return k, nil
+}
+
+// awaitCache waits until the API server's watch cache has caught up with n. A
+// patch is first tried, and reviewed, on the cached Node; when that was stale it
+// is tried and reviewed again, and its author gets the warnings of both.
+func (c *cluster) awaitCache(n *corev1.Node) {
+	c.Helper()
+	c.eventually("the watch cache catches up", func(ctx context.Context) error {
+		cached, err := c.admin.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{ResourceVersion: "0"})
+		if err == nil && cached.ResourceVersion != n.ResourceVersion {
+			err = fmt.Errorf("it has %s of %s", cached.ResourceVersion, n.ResourceVersion)
+		}
+		return err
+	})
 }
 
 // report is a status write by the node's kubelet.
