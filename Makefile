@@ -1,0 +1,138 @@
+# `make` lists what there is. The one to run before every commit is `make check`.
+
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+# What the knobs mean is told by `make help`.
+FOCUS    ?=
+PKG      ?= ./...
+FUZZTIME ?= 30s
+COUNT    ?= 20
+KEEP     ?=
+
+# The version that binaries report, in the form that Kubernetes' own libraries
+# can parse: v1.2.3, or v0.0.0-12-gabcdef0 between releases.
+DESCRIBE := $(shell git describe --tags --match 'v[0-9]*' --dirty 2>/dev/null || echo v0.0.0-$$(git describe --always --dirty 2>/dev/null || echo unknown))
+COMMIT   := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+DATE     := $(shell git log -1 --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ 2>/dev/null || echo 1970-01-01T00:00:00Z)
+STAMP    := k8s.io/component-base/version
+LDFLAGS  := -s -w -X $(STAMP).gitVersion=$(DESCRIBE) -X $(STAMP).gitCommit=$(COMMIT) -X $(STAMP).gitTreeState=$(if $(findstring dirty,$(DESCRIBE)),dirty,clean) -X $(STAMP).buildDate=$(DATE)
+
+CONTROLPLANE := go run ./test/controlplane/cmd/controlplane
+TESTSUM      := go tool -modfile=tools/go.mod gotestsum --format=pkgname-and-test-fails --format-hide-empty-pkg --hide-summary=skipped
+LINT         := go tool -modfile=tools/lint/go.mod golangci-lint
+
+# Tests that start a control plane, and those that do not. The former run one
+# package at a time: each is several processes, and two cores are soon full.
+packages      = $(shell go list -e $(PKG))
+withplane     = $(shell go list -e -test -f '{{if .ForTest}}{{else}}{{.ImportPath}} {{join .Deps " "}}{{end}}' $(PKG) | awk '/^[^ ]*\.test / && / github.com\/nodewarden\/nodewarden\/test\/controlplane( |$$)/ { sub(/\.test$$/, "", $$1); print $$1 }')
+run           = $(if $(FOCUS),-run '$(FOCUS)')
+
+##@ Every day
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\nKnobs: FOCUS=regexp PKG=./webhook/... FUZZTIME=5m COUNT=100 KEEP=1\n'
+
+.PHONY: build
+build: ## build the binaries into bin/, with their version
+	@mkdir -p bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	@if [ -x bin/nodewarden ]; then ln -sf nodewarden bin/kubectl-nodewarden; fi
+
+.PHONY: check
+check: format-check vet lint unit-quick ## everything quick, before every commit: format, vet, lint, unit tests
+
+.PHONY: fmt
+fmt: ## format all Go files
+	@gofmt -s -w .
+
+.PHONY: lint
+lint: ## run golangci-lint (the first run builds it, which takes minutes)
+	@$(LINT) run $(PKG) || { echo 'make lint: mend what it names, or try: $(LINT) run --fix $(PKG)'; exit 1; }
+
+##@ Tests
+
+.PHONY: test
+test: control-plane ## all tests with -race; FOCUS= and PKG= select
+	@$(MAKE) test-without-plane && without=0 || without=$$?; \
+	$(MAKE) test-with-plane && with=0 || with=$$?; \
+	exit $$(( without | with ))
+
+.PHONY: unit
+unit: ## tests that need no control plane, with -race
+	@$(TESTSUM) -- -race -short -timeout 10m $(run) $(PKG)
+
+.PHONY: integration
+integration: control-plane test-with-plane ## the packages whose tests start a control plane, with -race
+
+.PHONY: fuzz
+fuzz: ## run every fuzz test for FUZZTIME
+	@for dir in $$(git grep -l '^func Fuzz' -- '*_test.go' | xargs -rn1 dirname | sort -u); do \
+	  for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' $$dir/*_test.go); do \
+	    echo "$$dir $$name"; go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) ./$$dir; \
+	  done; done
+
+.PHONY: deflake
+deflake: control-plane ## run tests COUNT times each, to find the ones that do not always pass
+	go test -race -count=$(COUNT) -failfast -timeout 2h -p 1 $(run) $(PKG)
+
+.PHONY: soak
+soak: control-plane ## the long tests: hundreds of histories, millions of cases
+	NODEWARDEN_SOAK=1 go test -run Soak -timeout 3h -p 1 ./...
+
+.PHONY: bench
+bench: control-plane ## every figure that the README states
+	go test ./test/bench -run '^$$' -bench . -benchtime=1x -timeout 30m
+
+##@ Try it
+
+.PHONY: demo
+demo: control-plane ## a real control plane and our guard, as a story; KEEP=1 leaves it running
+	@go run ./cmd/nodewarden demo $(if $(KEEP),--keep)
+
+.PHONY: control-plane
+control-plane: ## build the control plane that tests use, if it is missing (5 to 10 minutes, once)
+	@$(CONTROLPLANE) build >/dev/null
+
+.PHONY: kube-assets
+kube-assets: ## print a folder to use as KUBEBUILDER_ASSETS for any envtest
+	@$(CONTROLPLANE) assets
+
+##@ Upkeep
+
+.PHONY: generate
+generate: ## write the generated files anew
+	go generate ./...
+
+.PHONY: clean
+clean: ## remove bin/; the control plane stays in your cache folder, under nodewarden/
+	rm -rf bin dist
+
+# ---- parts of the above, without an entry in the list
+
+.PHONY: format-check vet unit-quick test-without-plane test-with-plane
+
+format-check:
+	@bad=$$(gofmt -s -l .); \
+	if [ -n "$$bad" ]; then printf 'not formatted:\n%s\nmend it with: make fmt\n' "$$bad"; exit 1; fi
+
+vet:
+	@go vet $(PKG) || { echo 'go vet: mend what it names; to see it again: go vet $(PKG)'; exit 1; }
+
+unit-quick:
+	@$(TESTSUM) -- -short -timeout 5m $(run) $(PKG) || { echo 'unit tests: to run one: make unit PKG=./its/package FOCUS=TestName'; exit 1; }
+
+test-without-plane: pick = $(filter-out $(withplane),$(packages))
+test-without-plane:
+	@list='$(pick)'; if [ -n "$$list" ]; then echo 'tests without a control plane'; $(TESTSUM) -- -race -timeout 15m $(run) $$list; fi
+
+test-with-plane: pick = $(withplane)
+test-with-plane:
+	@list='$(pick)'; if [ -n "$$list" ]; then echo 'tests with a control plane'; $(TESTSUM) -- -race -timeout 30m -p 1 $(run) $$list; fi
