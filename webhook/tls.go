@@ -38,8 +38,8 @@ type certificates struct {
 	mu      sync.Mutex
 	// seen is what the files held when they were last read, used or not.
 	seen [][]byte
-	// trouble is why the files were last ignored.
-	trouble string
+	// missing is why the files could not be read at the last try.
+	missing string
 }
 
 // errNoCertificate is what a handshake fails with until there is a certificate.
@@ -74,14 +74,19 @@ func (c *certificates) reload() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	held, err := c.read()
-	if err == nil && equal(held, c.seen) {
+	if err != nil {
+		if err.Error() != c.missing { // told once, however often it is tried
+			c.missing = err.Error()
+			c.ignore(err)
+		}
 		return
 	}
-	var next *tls.Config
-	if err == nil {
-		c.seen = held
-		next, err = c.configure(held)
+	c.missing = ""
+	if equal(held, c.seen) {
+		return
 	}
+	c.seen = held
+	next, err := c.configure(held)
 	if err != nil {
 		c.ignore(err)
 		return
@@ -91,18 +96,12 @@ func (c *certificates) reload() {
 
 func (c *certificates) use(next *tls.Config) {
 	c.current.Store(next)
-	c.trouble = ""
 	leaf := next.Certificates[0].Leaf
 	c.metrics.certificateExpires(leaf.NotAfter)
 	c.log.Info("loaded the serving certificate", "file", c.files.Certificate, "expires", leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
-// ignore tells of files that cannot be used, once for each trouble.
 func (c *certificates) ignore(err error) {
-	if err.Error() == c.trouble {
-		return
-	}
-	c.trouble = err.Error()
 	c.metrics.ignoredPair()
 	c.log.Error(err, "ignored the certificate files", "keptServing", c.current.Load() != nil)
 }
