@@ -45,8 +45,14 @@ func looksLikeJSON(data []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{"))
 }
 
+// mostLines bounds the walk: aliases of aliases can stand for any number of values.
+const mostLines = 100_000
+
 // walk follows aliases, but never into themselves.
 func (l *lines) walk(n *yaml.Node, at fieldPath, inside map[*yaml.Node]bool) {
+	if len(l.at) > mostLines || len(at) > 100 {
+		return
+	}
 	switch n.Kind {
 	case yaml.DocumentNode:
 		for _, child := range n.Content {

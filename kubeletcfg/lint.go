@@ -105,13 +105,14 @@ func (l *loading) lease() Lease {
 		Gate:    gates(l.config.FeatureGates).on(NodeLeaseGate, l.in.Version),
 	}
 	if _, set := l.config.FeatureGates[NodeLeaseGate]; set {
-		r.GateFrom = l.gateOrigin(NodeLeaseGate, l.originOf(g))
+		r.GateFrom = l.gateOrigin(NodeLeaseGate, r.Gate, l.originOf(g))
 	}
 	return r
 }
 
-func (l *loading) gateOrigin(name string, file Origin) Origin {
-	if _, flag := l.flags[name]; flag {
+// gateOrigin: a flag wins over a file, so where both are there the value tells.
+func (l *loading) gateOrigin(name string, on bool, file Origin) Origin {
+	if flag, given := l.flags[name]; given && flag == on {
 		return FlagOrigin
 	}
 	return file

@@ -127,7 +127,11 @@ func (l *loading) resolvePaths(c *Config) {
 }
 
 func (l *loading) defaultMain(cfg *Config) {
-	setDefaults(&cfg.KubeletConfiguration, l.flags.over(cfg.FeatureGates), l.in.Version)
+	// Defaulting looks at the gates before flags win over them, and before
+	// any drop-in could take a bad one back.
+	early := l.flags.over(cfg.FeatureGates)
+	l.checkGates(early)
+	setDefaults(&cfg.KubeletConfiguration, early, l.in.Version)
 	switch {
 	case cfg.EvictionHard == nil:
 		cfg.EvictionHard = maps.Clone(defaultEvictionHard)
@@ -344,6 +348,7 @@ func (l *loading) finish() {
 		return
 	}
 	final := gates(cfg.FeatureGates).over(l.flags)
+	l.checkGates(l.flags.over(cfg.FeatureGates))
 	l.checkGates(final)
 	l.closedGate(cfg, final)
 	setDefaults(&cfg.KubeletConfiguration, final, l.in.Version)
@@ -403,14 +408,11 @@ func (l *loading) invalid(p fieldPath, message string) {
 
 // checkGates reports gates that the kubelet refuses, once each.
 func (l *loading) checkGates(g gates) {
-	for _, name := range slices.Sorted(maps.Keys(g.wrong(l.in.Version))) {
+	wrong := g.wrong(l.in.Version)
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
 		p := fieldPath{"featureGates", name}
-		at := l.originOf(p)
-		if _, flag := l.flags[name]; flag {
-			at = FlagOrigin
-		}
-		message := g.wrong(l.in.Version)[name]
-		f := Finding{WouldNotStart, p.String(), at.File, at.Line, message, l.basis(p)}
+		at := l.gateOrigin(name, g[name], l.originOf(p))
+		f := Finding{WouldNotStart, p.String(), at.File, at.Line, wrong[name], l.basis(p)}
 		if !slices.Contains(l.findings, f) {
 			l.findings = append(l.findings, f)
 		}

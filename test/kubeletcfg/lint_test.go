@@ -4,6 +4,8 @@ package kubeletcfg_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -249,4 +251,71 @@ func TestTheCorpusHasAFileWithEveryField(t *testing.T) {
 			t.Errorf("%s is not in the file", name)
 		}
 	}
+}
+
+func TestShuffledFilesGetTheSameVerdictFromBoth(t *testing.T) {
+	const rounds, seed = 600, 6371
+	entries := corpus(t)
+	rng := rand.New(rand.NewPCG(seed, seed))
+	root := t.TempDir()
+	var shuffled []entry
+	var cases []kubeletCase
+	for i := range rounds {
+		e := shuffle(rng, entries)
+		e.name = fmt.Sprint(i)
+		shuffled = append(shuffled, e)
+		cases = append(cases, e.write(t, filepath.Join(root, e.name)))
+	}
+	starts := 0
+	for i, r := range runLoader[kubeletResult](t, "kubelet", cases) {
+		if r.Starts {
+			starts++
+		}
+		e := shuffled[i]
+		report := kubeletcfg.Lint(e.input("1.37.2"))
+		want := asRecorded(t, r, filepath.Join(root, e.name), nil)
+		got := asVerdict(t, report, nil, want)
+		if a, b := asJSON(t, got), asJSON(t, want); a != b {
+			t.Errorf("round %d\n%s\nlint says\n%s\nthe kubelet says\n%s\n(%s)", i, e, a, b, r.Error)
+		}
+	}
+	if starts < rounds/10 {
+		t.Errorf("only %d of %d start: the shuffle proves too little", starts, rounds)
+	}
+}
+
+// shuffle makes a new command line out of the files of the corpus: one's main
+// file, up to three other files as drop-ins, another's flags.
+func shuffle(rng *rand.Rand, entries []entry) entry {
+	pick := func() entry { return entries[rng.IntN(len(entries))] }
+	e := entry{main: pick().main, flags: map[string]bool{}}
+	if rng.IntN(4) == 0 {
+		e.flags = pick().flags
+	}
+	for i := range rng.IntN(4) {
+		e.hasDir = true
+		from := pick()
+		files := append(slices.Clone(from.dir), kubeletcfg.File{Data: from.main0()})
+		f := files[rng.IntN(len(files))]
+		e.dir = append(e.dir, kubeletcfg.File{Name: fmt.Sprintf("%d0.conf", i), Data: f.Data})
+	}
+	return e
+}
+
+// main0 is the main file, or nothing.
+func (e entry) main0() []byte {
+	if e.main == nil {
+		return nil
+	}
+	return e.main.Data
+}
+
+// String shows all files of an entry.
+func (e entry) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "flags %v\n-- main --\n%s", e.flags, e.main0())
+	for _, f := range e.dir {
+		fmt.Fprintf(&b, "-- %s --\n%s", f.Name, f.Data)
+	}
+	return b.String()
 }
