@@ -229,10 +229,11 @@ func leaseOf(node string) types.NamespacedName {
 }
 
 func renewalOf(l *coordinationv1.Lease) *lifecycle.Lease {
-	if l.Spec.RenewTime == nil {
-		return &lifecycle.Lease{}
+	out := &lifecycle.Lease{Version: l.ResourceVersion}
+	if l.Spec.RenewTime != nil {
+		out.Renewed = l.Spec.RenewTime.Time
 	}
-	return &lifecycle.Lease{Renewed: l.Spec.RenewTime.Time}
+	return out
 }
 
 // after follows up on what changed in the zones.

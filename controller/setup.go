@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
 	"golang.org/x/sync/semaphore"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -143,8 +144,19 @@ func retries[T comparable](o Options) workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](20*time.Millisecond, o.NodeMonitorPeriod)
 }
 
-func (c *nodes) setup(m manager.Manager) error {
-	b := builder.ControllerManagedBy(m).Named("nodes").
+// logged names the node in every line that a look at it writes.
+func logged(m manager.Manager) func(*reconcile.Request) logr.Logger {
+	return func(r *reconcile.Request) logr.Logger {
+		if r == nil {
+			return m.GetLogger()
+		}
+		return m.GetLogger().WithValues("node", r.Name)
+	}
+}
+
+func (c *nodes) setup(mgr manager.Manager) error {
+	b := builder.ControllerManagedBy(mgr).Named("nodes").
+		WithLogConstructor(logged(mgr)).
 		WithOptions(crcontroller.Options{MaxConcurrentReconciles: nodeWorkers, RateLimiter: retries[reconcile.Request](c.options)}).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			c.looks.open(q)
@@ -194,6 +206,7 @@ func (c *nodes) leaseEvents() handler.EventHandler {
 
 func (m *marker) setup(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).Named("pods").
+		WithLogConstructor(logged(mgr)).
 		WithOptions(crcontroller.Options{MaxConcurrentReconciles: podNodes, RateLimiter: retries[reconcile.Request](m.options)}).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			m.pods.open(q)
@@ -208,6 +221,12 @@ func (m *marker) setup(mgr manager.Manager) error {
 
 func (m *marker) setupArrivals(mgr manager.Manager) error {
 	err := builder.TypedControllerManagedBy[arrival](mgr).Named("arrivals").
+		WithLogConstructor(func(a *arrival) logr.Logger {
+			if a == nil {
+				return mgr.GetLogger()
+			}
+			return mgr.GetLogger().WithValues("node", a.node, "pod", a.pod)
+		}).
 		WithOptions(crcontroller.TypedOptions[arrival]{MaxConcurrentReconciles: podNodes, RateLimiter: retries[arrival](m.options)}).
 		WatchesRawSource(source.TypedFunc[arrival](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[arrival]) error {
 			go m.arrivals.watch(ctx, q)

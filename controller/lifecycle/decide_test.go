@@ -119,13 +119,19 @@ func TestKubeletMode(t *testing.T) {
 			node: named("a").ready(isTrue, beat(noon.Add(-time.Hour))), before: seenReady(Kubelet, isTrue), now: dead},
 		"a renewed Lease keeps a node alive": {
 			node: named("a").ready(isTrue), before: &Seen{Source: Kubelet, Alive: noon, Leased: true, Renewed: noon, Ready: Ready{Status: isTrue, Heartbeat: noon}},
-			lease: &Lease{noon.Add(10 * time.Second)}, now: dead},
+			lease: &Lease{Renewed: noon.Add(10 * time.Second)}, now: dead},
 		"a Lease that did not move does not": {
 			node: named("a").ready(isTrue), before: &Seen{Source: Kubelet, Alive: noon, Leased: true, Renewed: noon, Ready: Ready{Status: isTrue, Heartbeat: noon}},
-			lease: &Lease{noon}, now: dead, want: verdict{true, true, true}},
+			lease: &Lease{Renewed: noon}, now: dead, want: verdict{true, true, true}},
 		"a Lease whose clock stepped back is renewed all the same": {
 			node: named("a").ready(isTrue), before: &Seen{Source: Kubelet, Alive: noon, Leased: true, Renewed: noon, Ready: Ready{Status: isTrue, Heartbeat: noon}},
-			lease: &Lease{noon.Add(-5 * time.Minute)}, now: dead},
+			lease: &Lease{Renewed: noon.Add(-5 * time.Minute)}, now: dead},
+		"a Lease from a cache that lags behind a live read is no renewal": {
+			node: named("a").ready(isTrue), before: &Seen{Source: Kubelet, Alive: noon, Leased: true, LeaseVersion: "20", Renewed: noon, Ready: Ready{Status: isTrue, Heartbeat: noon}},
+			lease: &Lease{Version: "9", Renewed: noon.Add(-10 * time.Second)}, now: dead, want: verdict{true, true, true}},
+		"a Lease that was touched but not renewed is no renewal": {
+			node: named("a").ready(isTrue), before: &Seen{Source: Kubelet, Alive: noon, Leased: true, LeaseVersion: "20", Renewed: noon, Ready: Ready{Status: isTrue, Heartbeat: noon}},
+			lease: &Lease{Version: "21", Renewed: noon}, now: dead, want: verdict{true, true, true}},
 		"a Lease without a renewTime is nothing new": {
 			node: named("a").ready(isTrue), before: &Seen{Source: Kubelet, Alive: noon, Leased: true, Renewed: noon, Ready: Ready{Status: isTrue, Heartbeat: noon}},
 			lease: &Lease{}, now: dead, want: verdict{true, true, true}},
@@ -138,7 +144,7 @@ func TestKubeletMode(t *testing.T) {
 		"a node without Ready gets the startup grace": {
 			node: named("a"), now: 60 * time.Second},
 		"a Lease keeps a node alive that never posted Ready": {
-			node: named("a"), lease: &Lease{noon}, now: time.Hour},
+			node: named("a"), lease: &Lease{Renewed: noon}, now: time.Hour},
 		"losing Ready does not restart the grace": {
 			node: named("a"), before: seenReady(Kubelet, isTrue), now: 60*time.Second + 1, want: verdict{unknown: true}},
 		"after a restart the pods of a node that is down are not marked": {

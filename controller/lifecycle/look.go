@@ -62,6 +62,8 @@ type Look struct {
 
 // Lease is the part of a node's Lease that says something about liveness.
 type Lease struct {
+	// Version is its resourceVersion. It orders what a cache and a live read say.
+	Version string
 	// Renewed is spec.renewTime, zero when unset.
 	Renewed time.Time
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 )
 
 // Seen is what one look leaves behind for the next. Whoever keeps it keys it by
@@ -17,8 +18,10 @@ type Seen struct {
 	Alive time.Time
 	// Renewed is the renewTime last taken for a sign of life.
 	Renewed time.Time
-	// Leased says that a Lease has been accepted at all.
-	Leased bool
+	// Leased says that a Lease has been seen at all, LeaseVersion the newest
+	// resourceVersion of it.
+	Leased       bool
+	LeaseVersion string
 	// Reported is the Ready status at the last heartbeat, or as we wrote it.
 	// On the kubelet source it, and not Ready, decides about arriving pods.
 	Reported corev1.ConditionStatus
@@ -34,13 +37,25 @@ type Seen struct {
 
 // Renew takes a Lease that just arrived into account. Any change of renewTime is
 // a renewal, a step backwards too: clocks differ, but a value that moved was
-// moved by somebody alive. No renewTime counts only as the first Lease.
+// moved by somebody alive. No renewTime counts only as the first Lease. A Lease
+// older than one already seen says nothing, or a cache that lags behind a live
+// read would keep a dead node alive.
 func (s Seen) Renew(l *Lease, now time.Time) Seen {
-	if l == nil || s.Leased && (l.Renewed.IsZero() || l.Renewed.Equal(s.Renewed)) {
+	if l == nil || s.Leased && older(l.Version, s.LeaseVersion) {
 		return s
 	}
-	s.Leased, s.Renewed, s.Alive, s.Timed = true, l.Renewed, now, now
+	known := s.Leased && (l.Renewed.IsZero() || l.Renewed.Equal(s.Renewed))
+	s.Leased, s.LeaseVersion = true, l.Version
+	if known {
+		return s
+	}
+	s.Renewed, s.Alive, s.Timed = l.Renewed, now, now
 	return s
+}
+
+func older(version, than string) bool {
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return err == nil && order < 0
 }
 
 // Pardon restarts the node's grace, as leaving full disruption does for every

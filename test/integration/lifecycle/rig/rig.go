@@ -152,17 +152,7 @@ var Alone = []string{"--leader-elect=false"}
 // Start runs a controller that ends with the test, as its own service account.
 func (r *Rig) Start(t testing.TB, args ...[]string) *Controller {
 	t.Helper()
-	c, err := r.Launch(t.Context(), r.CP.ServiceAccount(Namespace, Account), args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() || os.Getenv("NODEWARDEN_LOGS") != "" {
-			t.Logf("what %s wrote last:\n%s", c.Name, c.Tail(60))
-		}
-		c.Stop()
-	})
-	return c
+	return r.StartAs(t, r.CP.ServiceAccount(Namespace, Account), args...)
 }
 
 // Launch runs a controller as somebody, until it is stopped or the control plane
@@ -181,7 +171,7 @@ func (r *Rig) Launch(ctx context.Context, as *rest.Config, args ...[]string) (*C
 		return nil, err
 	}
 	address := fmt.Sprintf("127.0.0.1:%d", port)
-	all := []string{"--kubeconfig=" + kubeconfig, "--metrics-bind-address=" + address, "--v=2"}
+	all := []string{"--kubeconfig=" + kubeconfig, "--metrics-bind-address=" + address, "--v=1"}
 	for _, a := range args {
 		all = append(all, a...)
 	}
@@ -221,4 +211,20 @@ func Never(t testing.TB, during time.Duration, ask func() error) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// StartAs is Start as somebody else, such as through a Proxy.
+func (r *Rig) StartAs(t testing.TB, as *rest.Config, args ...[]string) *Controller {
+	t.Helper()
+	c, err := r.Launch(t.Context(), as, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() || os.Getenv("NODEWARDEN_LOGS") != "" {
+			t.Logf("what %s wrote last:\n%s", c.Name, c.Tail(40))
+		}
+		c.Stop()
+	})
+	return c
 }

@@ -254,6 +254,11 @@ func (r *Rig) EventsAre(t testing.TB, name, reason string, want int) func() erro
 	}
 }
 
+// InZone is the series of a zone that has no region; labels sort before it.
+func InZone(name, zone, labels string) string {
+	return name + "{" + labels + "zone=\":\x00:" + zone + "\"}"
+}
+
 // Metric finds one sample on a metrics page; series is the name with its labels
 // as the page shows them.
 func Metric(page, series string) (float64, bool) {
