@@ -283,11 +283,13 @@ const errTail = 25
 func (p *Process) await(ctx context.Context, ready func(context.Context) error) error {
 	tick := time.NewTicker(25 * time.Millisecond)
 	defer tick.Stop()
+	alive, cancel := p.whileAlive(ctx)
+	defer cancel()
 	last := errors.New("it was never asked")
 	for {
-		if err := ready(ctx); err == nil {
+		if err := ready(alive); err == nil {
 			return nil
-		} else if ctx.Err() == nil {
+		} else if alive.Err() == nil {
 			last = err
 		}
 		select {
@@ -298,6 +300,20 @@ func (p *Process) await(ctx context.Context, ready func(context.Context) error) 
 		case <-tick.C:
 		}
 	}
+}
+
+// whileAlive ends with the process, so that nobody goes on asking a dead one:
+// whoever took its port might never answer.
+func (p *Process) whileAlive(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		select {
+		case <-p.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
 }
 
 // stopTogether stops all processes at once: each may take its time.

@@ -90,29 +90,30 @@ func (n *simulatedNode) keepReporting(ctx context.Context) {
 	n.mu.Lock()
 	n.reported = time.Now().Add(-rand.N(n.opts.ReportEvery)) // or all would report at once
 	n.mu.Unlock()
-	every(ctx, n.opts.StatusEvery, func() {
+	every(ctx, n.opts.StatusEvery, func(ctx context.Context) {
 		if n.paused.Load() || !n.hasNews(time.Now()) {
 			return
 		}
-		if err := n.report(ctx); err != nil && ctx.Err() == nil {
+		if err := n.report(ctx); err != nil {
 			n.counts.failures.Add(1)
 		}
 	})
 }
 
 func (n *simulatedNode) keepRenewing(ctx context.Context) {
-	every(ctx, n.opts.LeaseDuration/4, func() {
+	every(ctx, n.opts.LeaseDuration/4, func(ctx context.Context) {
 		if n.paused.Load() {
 			return
 		}
-		if err := n.renew(actAs(ctx, n.name)); err != nil && ctx.Err() == nil {
+		if err := n.renew(actAs(ctx, n.name)); err != nil {
 			n.counts.failures.Add(1)
 		}
 	})
 }
 
-// every does something at a steady rate that starts at a random moment.
-func every(ctx context.Context, period time.Duration, do func()) {
+// every does something at a steady rate that starts at a random moment. What
+// is under way when ctx ends is finished, if it does not take too long.
+func every(ctx context.Context, period time.Duration, do func(context.Context)) {
 	timer := time.NewTimer(rand.N(period))
 	defer timer.Stop()
 	for {
@@ -121,7 +122,9 @@ func every(ctx context.Context, period time.Duration, do func()) {
 			return
 		case <-timer.C:
 			timer.Reset(period)
-			do()
+			within, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			do(within)
+			cancel()
 		}
 	}
 }

@@ -46,13 +46,20 @@ func TestAControlPlaneIsReadyInUnderTenSeconds(t *testing.T) {
 
 func TestTwoRunSideBySideAndShareNothing(t *testing.T) {
 	skipIfShort(t)
+	ctx := t.Context()
 	var pair [2]*controlplane.ControlPlane
+	var errs [2]error
 	var wg sync.WaitGroup
 	for i := range pair {
-		wg.Go(func() { pair[i] = controlplane.ForTest(t, controlplane.Options{}) })
+		wg.Go(func() { pair[i], errs[i] = controlplane.Start(ctx, controlplane.Options{}) })
 	}
 	wg.Wait()
-	ctx := t.Context()
+	for i := range pair {
+		if errs[i] != nil {
+			t.Fatal(errs[i])
+		}
+		t.Cleanup(func() { _ = pair[i].Stop() })
+	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "only-in-the-first"}}
 	if _, err := clientOf(t, pair[0].Admin()).CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

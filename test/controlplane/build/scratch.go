@@ -24,7 +24,7 @@ func scratch(role string) (string, func(), error) {
 func discard(dir string) {
 	var err error
 	for range 20 {
-		unmountBelow(dir)
+		unmount(dir)
 		if err = os.RemoveAll(dir); err == nil {
 			return
 		}
@@ -33,9 +33,9 @@ func discard(dir string) {
 	fmt.Fprintln(os.Stderr, "left behind:", err)
 }
 
-// unmountBelow lets go of the volumes of pods. What stays mounted makes the
-// removal fail, and is reported there.
-func unmountBelow(dir string) {
+// unmount lets go of the volumes of pods, and of dir, which a kubelet mounts on
+// itself. What stays mounted makes the removal fail, and is reported there.
+func unmount(dir string) {
 	f, err := os.Open("/proc/self/mounts")
 	if err != nil {
 		return // no Linux, no mounts
@@ -43,7 +43,7 @@ func unmountBelow(dir string) {
 	defer func() { _ = f.Close() }()
 	var points []string
 	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) > 1 && strings.HasPrefix(fields[1], dir+"/") {
+		if fields := strings.Fields(lines.Text()); len(fields) > 1 && strings.HasPrefix(fields[1]+"/", dir+"/") {
 			points = append(points, fields[1])
 		}
 	}
