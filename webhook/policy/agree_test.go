@@ -18,7 +18,7 @@ func TestPolicyAndContractAgreeOnEveryWrite(t *testing.T) {
 	case os.Getenv("NODEWARDEN_SOAK") != "":
 		policies, writes = 1_000, 10_000
 	case underRace:
-		policies, writes = 10, 1_000
+		policies, writes = 10, 500
 	case testing.Short():
 		policies, writes = 10, 500
 	}

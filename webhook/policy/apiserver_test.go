@@ -152,12 +152,12 @@ func enforce(t testing.TB, p contract.Policy) enforced {
 		t.Fatal(err)
 	}
 	e := enforced{actions: map[string]map[admissionregv1.OperationType]admissionregv1.ValidationAction{}}
-	for _, v := range set.Policies {
-		e.policies = append(e.policies, compile(t, v, newestEnv, environment.StoredExpressions))
-		e.rules = append(e.rules, ruleOf(v.Name))
-	}
-	for _, b := range set.Bindings {
-		e.bind(b)
+	for _, guard := range set.Guards {
+		e.policies = append(e.policies, compile(t, guard.Policy, newestEnv, environment.StoredExpressions))
+		e.rules = append(e.rules, guard.Rule)
+		for _, b := range guard.Bindings {
+			e.bind(b)
+		}
 	}
 	return e
 }
@@ -176,15 +176,6 @@ func (e enforced) bind(b *admissionregv1.ValidatingAdmissionPolicyBinding) {
 	for _, o := range operations {
 		to[o] = b.Spec.ValidationActions[0]
 	}
-}
-
-func ruleOf(policy string) contract.Rule {
-	for _, r := range contract.Rules() {
-		if policy == kebab(string(r))+suffix {
-			return r
-		}
-	}
-	return contract.Rule("no rule has the policy " + policy)
 }
 
 // verdict is who says what: the rules broken, as rule=action, and the message

@@ -22,10 +22,18 @@ const (
 // Set is the contract as ValidatingAdmissionPolicies: one a rule that can deny,
 // warn or be audited, with its bindings.
 type Set struct {
-	Policies []*admissionv1.ValidatingAdmissionPolicy
-	Bindings []*admissionv1.ValidatingAdmissionPolicyBinding
+	// Guards are in table order.
+	Guards []Guard
 	// Off are the rules that the policy turns off, in table order.
 	Off []contract.Rule
+}
+
+// Guard enforces one rule.
+type Guard struct {
+	Rule   contract.Rule
+	Policy *admissionv1.ValidatingAdmissionPolicy
+	// Bindings are one for every write, or one for UPDATE and one for CREATE.
+	Bindings []*admissionv1.ValidatingAdmissionPolicyBinding
 }
 
 // PolicyOptions say for which API server the policies are rendered.
@@ -61,8 +69,7 @@ func Policies(p contract.Policy, o PolicyOptions) (*Set, error) {
 			set.Off = append(set.Off, rule)
 			continue
 		}
-		set.Policies = append(set.Policies, r.policy(rule))
-		set.Bindings = append(set.Bindings, r.bindings(rule)...)
+		set.Guards = append(set.Guards, Guard{rule, r.policy(rule), r.bindings(rule)})
 	}
 	return set, nil
 }
@@ -98,12 +105,12 @@ func (r *renderer) policy(rule contract.Rule) *admissionv1.ValidatingAdmissionPo
 	fail, invalid := admissionv1.Fail, metav1.StatusReasonInvalid
 	message := `"[` + string(rule) + `] " + ` + said(rule)
 	if r.p.Action(rule) == contract.Deny {
-		message = `(request.operation == "CREATE" ? ` + message + ` : variables.refusal)`
+		message = `request.operation == "CREATE" ? ` + message + ` : variables.refusal`
 	}
 	check := admissionv1.Validation{
 		Expression:        "!" + isBroken(rule),
 		Message:           "[" + string(rule) + "] " + rule.Refuses(),
-		MessageExpression: isBroken(rule) + ` ? ` + bounded(message) + ` : ""`,
+		MessageExpression: isBroken(rule) + ` ? ` + bounded("variables.message") + ` : ""`,
 		Reason:            &invalid,
 	}
 	note := admissionv1.AuditAnnotation{Key: "broken", ValueExpression: isBroken(rule) + ` ? "` + string(rule) + `" : ""`}
@@ -116,7 +123,7 @@ func (r *renderer) policy(rule contract.Rule) *admissionv1.ValidatingAdmissionPo
 		FailurePolicy:    &fail,
 		MatchConstraints: resources(createNode, updateStatus),
 		MatchConditions:  r.matchConditions(rule),
-		Variables:        r.needed(check.Expression, check.MessageExpression),
+		Variables:        append(r.needed(check.Expression, message), variable("message", message)),
 		Validations:      []admissionv1.Validation{check},
 		AuditAnnotations: []admissionv1.AuditAnnotation{note},
 	}

@@ -13,8 +13,8 @@ func TestEveryPolicyCompilesOnTheOldestAndTheNewestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range set.Policies {
-		compile(t, p, newestEnv, environment.NewExpressions)
-		compile(t, p, oldestEnv, environment.NewExpressions)
+	for _, guard := range set.Guards {
+		compile(t, guard.Policy, newestEnv, environment.NewExpressions)
+		compile(t, guard.Policy, oldestEnv, environment.NewExpressions)
 	}
 }

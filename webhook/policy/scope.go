@@ -55,13 +55,15 @@ func (s scope) skewing() string {
 // field. For most writers it is the only expression that is ever evaluated.
 func (s scope) changesReady() string {
 	entries := `.filter(c, c.type == "Ready").map(c, ` + entry("c") + `)`
-	return conditionsBefore + entries + " !=\n" + conditionsAfter + entries
+	return conditionsBefore + entries + "\n!=\n" + conditionsAfter + entries
 }
 
 // entry is condition c as a list of texts, so that equal means equal in every field.
 func entry(c string) string {
-	return `[string(` + c + `.status), string(` + c + `.?reason.orValue("")), string(` + c + `.?message.orValue("")), ` +
-		instant(c, "lastHeartbeatTime") + `, ` + instant(c, "lastTransitionTime") + `]`
+	return `[
+  string(` + c + `.status), string(` + c + `.?reason.orValue("")), string(` + c + `.?message.orValue("")),
+  ` + instant(c, "lastHeartbeatTime") + `,
+  ` + instant(c, "lastTransitionTime") + `]`
 }
 
 // changesLabels is true where a status write changes the labels that decide

@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/nodewarden/nodewarden/contract"
+)
+
+// A user should not be able to tell from the message which enforcer refused.
+// The two differ in how they write durations, long or foreign text and long
+// lists, so the writes here hold none.
+func TestThePolicyRefusesInTheContractsWords(t *testing.T) {
+	g := generate(4)
+	policies, writes := 6, 200
+	if underRace {
+		policies, writes = 2, 60
+	}
+	refused, warned := 0, 0
+	for range policies {
+		p := everything()
+		p.RecoveryHold, p.SignalPersistence = pick(g, 10*time.Second, time.Minute), pick(g, 0, 5*time.Second, 90*time.Second)
+		p.Rules[pick(g, contract.Rules()...)] = contract.Warn
+		p.Rules[pick(g, contract.Rules()...)] = contract.Off
+		e := enforce(t, p)
+		for range writes {
+			r := g.request()
+			tame(r)
+			got, err := e.judge(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			broken := contract.Check(r.write(), p)
+			for i, b := range broken {
+				want := contract.Message([]contract.Violation{b})
+				if b.Action == contract.Deny {
+					want, refused = contract.Message(contract.With(contract.Deny, broken)), refused+1
+				} else {
+					warned++
+				}
+				if inSeconds(got.messages[i]) != inSeconds(want) {
+					t.Fatalf("the policy of %s says\n  %s\nthe contract\n  %s\n%s", b.Rule, got.messages[i], want, show(r, p))
+				}
+			}
+		}
+	}
+	if refused == 0 || warned == 0 {
+		t.Errorf("%d refused, %d warned: the generator does not reach both", refused, warned)
+	}
+}
+
+var plainText = regexp.MustCompile(`^[ -~]{0,64}$`)
+
+// tame leaves out what the two write differently.
+func tame(r request) {
+	tameNode(r.after)
+	tameNode(r.before)
+}
+
+func tameNode(n *corev1.Node) {
+	if n == nil {
+		return
+	}
+	for i := range n.Status.Conditions {
+		c := &n.Status.Conditions[i]
+		if !plainText.MatchString(c.Reason) {
+			c.Reason = "Other"
+		}
+		tameTime(&c.LastTransitionTime)
+		tameTime(&c.LastHeartbeatTime)
+	}
+	for _, m := range n.ManagedFields {
+		if m.Time != nil {
+			tameTime(m.Time)
+		}
+	}
+}
+
+// tameTime keeps away from the ends of what can be reckoned with, where the
+// remedies differ by a second.
+func tameTime(t *metav1.Time) {
+	if y := t.Year(); y > 2199 || y < 2001 && y != 1 {
+		*t = metav1.NewTime(noon)
+	}
+}
+
+var duration = regexp.MustCompile(`-?(\d+h)?(\d+m)?\d+s\b`)
+
+// inSeconds writes the durations of a message as plain seconds.
+func inSeconds(message string) string {
+	return duration.ReplaceAllStringFunc(message, func(s string) string {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			return s
+		}
+		return strconv.FormatInt(int64(d/time.Second), 10) + "s"
+	})
+}
+
+func TestEveryPolicyIsNamedAfterItsRule(t *testing.T) {
+	set, err := Policies(everything(), PolicyOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, g := range set.Guards {
+		names = append(names, g.Policy.Name)
+	}
+	if len(names) != len(contract.Rules()) || !slices.Contains(names, "heartbeat-modified.contract.nodewarden.dev") {
+		t.Errorf("policies are %q", names)
+	}
+}
