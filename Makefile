@@ -37,7 +37,7 @@ run           = $(if $(FOCUS),-run '$(FOCUS)')
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
-	  /^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	  /^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\nKnobs: FOCUS=regexp PKG=./webhook/... FUZZTIME=5m COUNT=100 KEEP=1\n'
 
 .PHONY: build
@@ -115,24 +115,27 @@ generate: ## write the generated files anew
 clean: ## remove bin/; the control plane stays in your cache folder, under nodewarden/
 	rm -rf bin dist
 
-# ---- parts of the above, without an entry in the list
+##@ Parts of the above
 
-.PHONY: format-check vet unit-quick test-without-plane test-with-plane
-
-format-check:
+.PHONY: format-check
+format-check: ## find Go files that are not formatted
 	@bad=$$(gofmt -s -l .); \
 	if [ -n "$$bad" ]; then printf 'not formatted:\n%s\nmend it with: make fmt\n' "$$bad"; exit 1; fi
 
-vet:
-	@go vet $(PKG) || { echo 'go vet: mend what it names; to see it again: go vet $(PKG)'; exit 1; }
+.PHONY: vet
+vet: ## run go vet
+	@go vet $(PKG) || { echo 'go vet: mend what it names; to see it again: make vet PKG=$(PKG)'; exit 1; }
 
-unit-quick:
+.PHONY: unit-quick
+unit-quick: ## tests that need no control plane, without -race
 	@$(TESTSUM) -- -short -timeout 5m $(run) $(PKG) || { echo 'unit tests: to run one: make unit PKG=./its/package FOCUS=TestName'; exit 1; }
 
+.PHONY: test-without-plane
 test-without-plane: pick = $(filter-out $(withplane),$(packages))
-test-without-plane:
+test-without-plane: ## the packages whose tests start no control plane, with -race
 	@list='$(pick)'; if [ -n "$$list" ]; then echo 'tests without a control plane'; $(TESTSUM) -- -race -timeout 15m $(run) $$list; fi
 
+.PHONY: test-with-plane
 test-with-plane: pick = $(withplane)
-test-with-plane:
+test-with-plane: ## the packages whose tests start one, with -race, one at a time
 	@list='$(pick)'; if [ -n "$$list" ]; then echo 'tests with a control plane'; $(TESTSUM) -- -race -timeout 30m -p 1 $(run) $$list; fi
