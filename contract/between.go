@@ -52,6 +52,32 @@ func Instant(t time.Time) time.Time {
 // server's clock: the newest status entry that owns its lastHeartbeatTime, and
 // the newest one that owns any field of it. Zero where there is none.
 func ReadyTimes(managed []metav1.ManagedFieldsEntry) (heartbeat, any time.Time) {
+	for _, w := range ReadyWriters(managed) {
+		if w.At.After(any) {
+			any = w.At
+		}
+		if w.Beats && w.At.After(heartbeat) {
+			heartbeat = w.At
+		}
+	}
+	return heartbeat, any
+}
+
+// ReadyWriter is a writer that managedFields still name as the owner of fields
+// of Ready. Another writer that sets all of these fields takes its place.
+type ReadyWriter struct {
+	// Manager is the name that the writer's client chose for itself.
+	Manager string
+	// At is the API server's time of its last write that changed anything.
+	At time.Time
+	// Beats says whether it owns Ready's lastHeartbeatTime.
+	Beats bool
+}
+
+// ReadyWriters reads from managedFields the status entries that own fields of
+// Ready, in their order.
+func ReadyWriters(managed []metav1.ManagedFieldsEntry) []ReadyWriter {
+	var writers []ReadyWriter
 	for i := range managed {
 		m := &managed[i]
 		if m.Subresource != "status" || m.Time == nil {
@@ -61,15 +87,10 @@ func ReadyTimes(managed []metav1.ManagedFieldsEntry) (heartbeat, any time.Time) 
 		if !ok {
 			continue
 		}
-		at := Instant(m.Time.Time)
-		if at.After(any) {
-			any = at
-		}
-		if _, ok := owned["f:lastHeartbeatTime"]; ok && at.After(heartbeat) {
-			heartbeat = at
-		}
+		_, beats := owned["f:lastHeartbeatTime"]
+		writers = append(writers, ReadyWriter{Manager: m.Manager, At: Instant(m.Time.Time), Beats: beats})
 	}
-	return heartbeat, any
+	return writers
 }
 
 // readyFields returns the fields of Ready that a managedFields entry owns.

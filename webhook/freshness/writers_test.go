@@ -1,0 +1,47 @@
+package freshness
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/nodewarden/nodewarden/contract"
+)
+
+func TestASilentDetectorAmongSeveralIsSeen(t *testing.T) {
+	l := begin(t,
+		heard("a", noon).by("kubelet", noon).by("probes", at(-30)),
+		heard("b", noon).by("kubelet", noon).by("bmc", at(-50)),
+		heard("c", noon).by("kube-controller-manager", at(-1)).by("ancient-changes", at(-5)),
+	)
+	l.until(1).event(heard("a", at(1)).by("kubelet", at(1))). // the kubelet took all fields of Ready over
+									until(2).event(heard("b", noon).by("kubelet", noon).by("probes", at(2)))
+	got := l.figures().writers
+	if len(got) != 2 || !got["probes"].Equal(at(2)) || !got["bmc"].Equal(at(-50)) {
+		t.Errorf("external writers: %v", got)
+	}
+}
+
+func TestWritersAreBounded(t *testing.T) {
+	w := writers{}
+	for i := range 3 * maxWriters {
+		w.saw([]contract.ReadyWriter{{Manager: fmt.Sprintf("m%d", i), At: at(float64(i))}})
+	}
+	w.saw([]contract.ReadyWriter{{Manager: "m0", At: at(1000)}})
+	if len(w) != maxWriters+1 || !w[otherWriters].Equal(at(3*maxWriters-1)) || !w["m0"].Equal(at(1000)) {
+		t.Errorf("%d writers, other last wrote at %s, m0 at %s", len(w), w[otherWriters], w["m0"])
+	}
+}
+
+func TestAManagersNameMakesAGoodLabel(t *testing.T) {
+	for in, want := range map[string]string{
+		"": unrecorded, "detector": "detector", "a\nb\x00c\x7f": "a b c ", "bad\xffutf8": "badutf8",
+		strings.Repeat("x", 128): strings.Repeat("x", maxLabel),
+		strings.Repeat("é", 64):  strings.Repeat("é", maxLabel/2), "x" + strings.Repeat("é", 64): "x" + strings.Repeat("é", maxLabel/2-1),
+	} {
+		if got := label(in); got != want || !utf8.ValidString(got) {
+			t.Errorf("label(%q) = %q, want %q", in, got, want)
+		}
+	}
+}
