@@ -86,8 +86,10 @@ func (h *herald) event(about corev1.ObjectReference, kind, reason, message strin
 	}
 	now := h.clock.Now()
 	at := metav1.NewTime(now)
+	// Two of a kind may come within a second, such as from two starts.
+	occasion := types.UID(fmt.Sprintf("%s/%s/%d", about.UID, reason, now.UnixNano()))
 	return &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: lifecycle.EventName(about.Name, about.UID+"/"+types.UID(reason), now)},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: namespace, Name: lifecycle.EventName(about.Name, occasion, now)},
 		InvolvedObject:      about,
 		Type:                kind,
 		Reason:              reason,

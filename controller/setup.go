@@ -156,8 +156,7 @@ func logged(m manager.Manager) func(*reconcile.Request) logr.Logger {
 
 func (c *nodes) setup(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named("nodes").
-		WithLogConstructor(logged(mgr)).
-		WithOptions(crcontroller.Options{MaxConcurrentReconciles: nodeWorkers, RateLimiter: retries[reconcile.Request](c.options)}).
+		WithOptions(crcontroller.Options{MaxConcurrentReconciles: nodeWorkers, RateLimiter: retries[reconcile.Request](c.options), LogConstructor: logged(mgr)}).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			c.looks.open(q)
 			return nil
@@ -206,8 +205,7 @@ func (c *nodes) leaseEvents() handler.EventHandler {
 
 func (m *marker) setup(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).Named("pods").
-		WithLogConstructor(logged(mgr)).
-		WithOptions(crcontroller.Options{MaxConcurrentReconciles: podNodes, RateLimiter: retries[reconcile.Request](m.options)}).
+		WithOptions(crcontroller.Options{MaxConcurrentReconciles: podNodes, RateLimiter: retries[reconcile.Request](m.options), LogConstructor: logged(mgr)}).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			m.pods.open(q)
 			return nil
@@ -221,13 +219,15 @@ func (m *marker) setup(mgr manager.Manager) error {
 
 func (m *marker) setupArrivals(mgr manager.Manager) error {
 	err := builder.TypedControllerManagedBy[arrival](mgr).Named("arrivals").
-		WithLogConstructor(func(a *arrival) logr.Logger {
-			if a == nil {
-				return mgr.GetLogger()
-			}
-			return mgr.GetLogger().WithValues("node", a.node, "pod", a.pod)
+		WithOptions(crcontroller.TypedOptions[arrival]{
+			MaxConcurrentReconciles: podNodes, RateLimiter: retries[arrival](m.options),
+			LogConstructor: func(a *arrival) logr.Logger {
+				if a == nil {
+					return mgr.GetLogger()
+				}
+				return mgr.GetLogger().WithValues("node", a.node, "pod", a.pod)
+			},
 		}).
-		WithOptions(crcontroller.TypedOptions[arrival]{MaxConcurrentReconciles: podNodes, RateLimiter: retries[arrival](m.options)}).
 		WatchesRawSource(source.TypedFunc[arrival](func(ctx context.Context, q workqueue.TypedRateLimitingInterface[arrival]) error {
 			go m.arrivals.watch(ctx, q)
 			return nil
