@@ -103,7 +103,7 @@ func TestHelpMentionsEveryFlagOfTheInTreeController(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, flag := range []string{"node-monitor-period", "node-monitor-grace-period", "node-startup-grace-period", "node-eviction-rate", "secondary-node-eviction-rate", "large-cluster-size-threshold", "unhealthy-zone-threshold", "node-liveness-source", "external-nodes", "feature-gates", "mode", "leader-elect", "kube-api-qps", "kube-api-burst", "kubeconfig", "config", "print-config", "version"} {
-		if !regexp.MustCompile(`--` + flag + `\s`).Match(out.Bytes()) {
+		if !regexp.MustCompile(`--` + flag + `[\s\[]`).Match(out.Bytes()) {
 			t.Errorf("--%s is missing", flag)
 		}
 	}
