@@ -236,14 +236,14 @@ func (s *story) policyRefuses(ctx context.Context) error {
 		return err
 	}
 	api := s.admin.AdmissionregistrationV1()
-	for _, p := range set.Policies {
-		if _, err := api.ValidatingAdmissionPolicies().Create(ctx, p, metav1.CreateOptions{}); err != nil {
+	for _, g := range set.Guards {
+		if _, err := api.ValidatingAdmissionPolicies().Create(ctx, g.Policy, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-	}
-	for _, b := range set.Bindings {
-		if _, err := api.ValidatingAdmissionPolicyBindings().Create(ctx, b, metav1.CreateOptions{}); err != nil {
-			return err
+		for _, b := range g.Bindings {
+			if _, err := api.ValidatingAdmissionPolicyBindings().Create(ctx, b, metav1.CreateOptions{}); err != nil {
+				return err
+			}
 		}
 	}
 	hooks, err := policy.Webhooks(s.policy, policy.WebhookOptions{Install: policy.PolicyAndWebhook, URL: s.hook.URL, CABundle: s.hook.CA})
@@ -267,7 +267,7 @@ func (s *story) policyRefuses(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	s.say("%d policies are in force, and the webhook, still dead, fails open", len(set.Policies))
+	s.say("%d policies are in force, and the webhook, still dead, fails open", len(set.Guards))
 	bad.dryRun = false
 	return s.refused(ctx, bad, contract.ReservedReason)
 }

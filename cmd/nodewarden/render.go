@@ -1,0 +1,183 @@
+package main
+
+import (
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nodewarden/nodewarden/contract"
+	"github.com/nodewarden/nodewarden/webhook/policy"
+)
+
+// renderFlags is the command line of policy render.
+type renderFlags struct {
+	policyFlags
+	form, install, service, url, path string
+	caFile, server                    string
+	folder, hostFolder                string
+}
+
+func policyCommand(s streams) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "policy",
+		Short: "Render what an API server needs to hold writers to the contract",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(renderCommand(s))
+	return cmd
+}
+
+func renderCommand(s streams) *cobra.Command {
+	var f renderFlags
+	cmd := &cobra.Command{
+		Use:   "render --form webhook|policy|static",
+		Short: "Render the webhook configuration or the policies, as YAML",
+		Long: `Render the contract for an API server, from the same policy file that the
+webhook reads.
+
+  webhook  the ValidatingWebhookConfiguration that sends the webhook its reviews
+  policy   a ValidatingAdmissionPolicy and its bindings for every rule
+  static   the same policies as files that the API server loads itself, and the
+           configuration that has it do so: nobody can delete them through the API
+
+The output holds nothing that changes from one run to the next.`,
+		Example: `  nodewarden policy render --form policy --profile warn | kubectl apply --server-side -f -
+  nodewarden policy render --form webhook --service nodewarden-system/nodewarden-webhook
+  nodewarden policy render --form static --output-dir ./admission --host-dir /etc/kubernetes/nodewarden`,
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return render(s.out, f) },
+	}
+	fs := cmd.Flags()
+	f.add(fs)
+	fs.StringVar(&f.form, "form", "", "webhook, policy or static (required)")
+	fs.StringVar(&f.install, "install", string(policy.PolicyAndWebhook), "which enforcers the cluster has, for --form webhook: policy-and-webhook (fails open) or webhook-alone (fails closed)")
+	fs.StringVar(&f.service, "service", "nodewarden-system/nodewarden-webhook:443", "the webhook's Service, NAMESPACE/NAME[:PORT]")
+	fs.StringVar(&f.path, "path", "/validate", "path of the review endpoint at the Service")
+	fs.StringVar(&f.url, "url", "", "the webhook's URL, instead of a Service")
+	fs.StringVar(&f.caFile, "ca-file", "", "PEM file to put into caBundle; without one the field is left to whoever injects it")
+	fs.StringVar(&f.server, "kubernetes-version", "", "the oldest API server that is to work with the output, such as 1.34; without it, a recent one")
+	fs.StringVar(&f.folder, "output-dir", "", "folder to write the files to, instead of standard output; required for --form static")
+	fs.StringVar(&f.hostFolder, "host-dir", "/etc/kubernetes/nodewarden", "where the folder of --form static will lie on the API server's machine")
+	return cmd
+}
+
+func render(out io.Writer, f renderFlags) error {
+	p, err := f.load()
+	if err != nil {
+		return err
+	}
+	files, err := f.files(p)
+	if err != nil {
+		return err
+	}
+	if f.folder == "" {
+		if _, err := out.Write(files[0].Text); err != nil {
+			return errFault{err}
+		}
+		return nil
+	}
+	for _, file := range files {
+		name := filepath.Join(f.folder, filepath.FromSlash(file.Name))
+		if err := write(name, file.Text); err != nil {
+			return errFault{err}
+		}
+		fmt.Fprintln(out, name)
+	}
+	return nil
+}
+
+func (f renderFlags) files(p contract.Policy) ([]policy.File, error) {
+	server, err := f.version()
+	if err != nil {
+		return nil, err
+	}
+	switch f.form {
+	case "webhook":
+		o, err := f.webhook(server)
+		if err != nil {
+			return nil, err
+		}
+		return one(policy.RenderWebhooks(p, o))
+	case "policy":
+		return one(policy.RenderPolicies(p, server))
+	case "static":
+		if f.folder == "" {
+			return nil, errors.New("--form static writes several files: name a folder with --output-dir")
+		}
+		return policy.RenderStatic(p, server, f.hostFolder)
+	case "":
+		return nil, errors.New("--form is required: webhook, policy or static")
+	default:
+		return nil, fmt.Errorf("--form %q: want webhook, policy or static", f.form)
+	}
+}
+
+func one(file policy.File, err error) ([]policy.File, error) { return []policy.File{file}, err }
+
+func (f renderFlags) version() (policy.Version, error) {
+	if f.server == "" {
+		return policy.Version{}, nil
+	}
+	v, err := policy.ParseVersion(f.server)
+	if err != nil {
+		return v, fmt.Errorf("--kubernetes-version: %w", err)
+	}
+	return v, nil
+}
+
+func (f renderFlags) webhook(server policy.Version) (policy.WebhookOptions, error) {
+	o := policy.WebhookOptions{Install: policy.Install(f.install), URL: f.url, Server: server}
+	if f.url == "" {
+		s, err := serviceFrom(f.service)
+		if err != nil {
+			return o, err
+		}
+		s.Path = f.path
+		o.Service = s
+	}
+	if f.caFile == "" {
+		return o, nil
+	}
+	bundle, err := os.ReadFile(f.caFile)
+	if err != nil {
+		return o, fmt.Errorf("--ca-file: %w", err)
+	}
+	if block, _ := pem.Decode(bundle); block == nil || block.Type != "CERTIFICATE" {
+		return o, fmt.Errorf("--ca-file: %s holds no PEM certificate", f.caFile)
+	}
+	o.CABundle = bundle
+	return o, nil
+}
+
+func serviceFrom(text string) (*policy.ServiceReference, error) {
+	problem := fmt.Errorf("--service %q: want NAMESPACE/NAME or NAMESPACE/NAME:PORT", text)
+	address, port, hasPort := strings.Cut(text, ":")
+	namespace, name, ok := strings.Cut(address, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return nil, problem
+	}
+	s := &policy.ServiceReference{Namespace: namespace, Name: name}
+	if hasPort {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return nil, problem
+		}
+		s.Port = int32(n)
+	}
+	return s, nil
+}
+
+func write(name string, text []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(name, text, 0o644)
+}
