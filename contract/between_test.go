@@ -53,6 +53,21 @@ func TestReadyTimesReadTheAPIServersClock(t *testing.T) {
 	}
 }
 
+func TestReadyWritersNameTheOwnersOfReadyInTheirOrder(t *testing.T) {
+	by := func(manager string, m metav1.ManagedFieldsEntry) metav1.ManagedFieldsEntry {
+		m.Manager = manager
+		return m
+	}
+	got := ReadyWriters([]metav1.ManagedFieldsEntry{
+		by("detector", managed("status", ownsReason, at(40))), by("npd", managed("status", ownsOther, at(50))),
+		by("kubelet", managed("status", ownsHeartbeat, noon)), by("admin", managed("", ownsHeartbeat, at(60))),
+	})
+	want := []ReadyWriter{{Manager: "detector", At: at(40)}, {Manager: "kubelet", At: noon, Beats: true}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("\n got %+v\nwant %+v", got, want)
+	}
+}
+
 func TestBetweenTakesWhatTheRulesLookAt(t *testing.T) {
 	node := func(status corev1.ConditionStatus, fields string, when time.Time) *corev1.Node {
 		n := &corev1.Node{}

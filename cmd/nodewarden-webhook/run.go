@@ -14,6 +14,7 @@ import (
 	"github.com/nodewarden/nodewarden/contract"
 	"github.com/nodewarden/nodewarden/webhook"
 	"github.com/nodewarden/nodewarden/webhook/config"
+	"github.com/nodewarden/nodewarden/webhook/freshness"
 )
 
 const (
@@ -27,6 +28,7 @@ type flags struct {
 	webhook.Options
 	config      string
 	printConfig bool
+	nodes       nodeFlags
 }
 
 func newFlags(fs *pflag.FlagSet) *flags {
@@ -39,6 +41,7 @@ func newFlags(fs *pflag.FlagSet) *flags {
 	fs.StringVar(&f.Files.ClientCA, "client-ca-file", "", "PEM file of the CAs that sign the API servers' client certificates. Without one, anybody may ask.")
 	fs.BoolVar(&f.HTTP2, "http2", f.HTTP2, "Offer HTTP/2 beside HTTP/1.1.")
 	fs.DurationVar(&f.Drain, "drain", f.Drain, "How long to keep answering after SIGTERM, not ready any more, until every API server has moved on.")
+	f.nodes.add(fs)
 	fs.IntVar(&f.MaxInFlight, "max-in-flight", f.MaxInFlight, "How many reviews to answer at one time. More are turned away with 503.")
 	return f
 }
@@ -73,6 +76,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	f.Policy, f.LivenessSource = policy.Policy(), string(policy.LivenessSource)
+	f.nodes.stalled = policy.Stalled
 	return serve(ctx, f)
 }
 
@@ -85,9 +89,14 @@ func printConfig(out io.Writer, c *config.WebhookConfiguration) error {
 	return err
 }
 
-// serve runs the webhook, and beside it health and metrics until it has stopped.
+// serve runs the webhook, and beside it the watch of nodes, health and metrics,
+// until it has stopped.
 func serve(ctx context.Context, f *flags) error {
 	registry := boot.NewRegistry()
+	watch, err := f.nodes.watch(registry)
+	if err != nil {
+		return err
+	}
 	observed, err := boot.Listen(f.MetricsAddress)
 	if err != nil {
 		return err
@@ -96,16 +105,31 @@ func serve(ctx context.Context, f *flags) error {
 	if err != nil {
 		return errors.Join(err, observed.Close())
 	}
-	var both errgroup.Group
+	var all errgroup.Group
 	observing, stop := context.WithCancel(context.Background())
 	serving, fail := context.WithCancel(ctx)
-	both.Go(func() error {
+	all.Go(func() error {
 		defer fail()
-		return observed.Serve(observing, boot.Endpoints(server.Ready, registry))
+		return observed.Serve(observing, boot.Endpoints(ready(server, watch), registry))
 	})
-	both.Go(func() error {
+	all.Go(func() error {
 		defer stop()
 		return server.Run(serving)
 	})
-	return both.Wait()
+	if watch != nil {
+		all.Go(func() error { return watch.Run(observing) })
+	}
+	return all.Wait()
+}
+
+// ready says why no reviews should be sent here. Nodes that are not listed yet
+// are a reason for a short while only.
+func ready(server *webhook.Server, watch *freshness.Watch) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := server.Ready(ctx)
+		if err == nil && watch != nil {
+			err = watch.Ready()
+		}
+		return err
+	}
 }
