@@ -8,7 +8,7 @@
 //     kubelet would not start at all.
 //   - Render: which files ask for what this intent asks for, and in which
 //     order may they be applied?
-//   - SetEnableNodeLease and SetFeatureGate: how is one setting changed in a
+//   - Edit: how is one setting changed in a
 //     file that somebody else wrote, without touching the rest of it?
 //
 // The behaviour modelled is that of the kubelet 1.37.2 loader; a test runs

@@ -1,0 +1,185 @@
+package kubeletcfg
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Form is one way of writing an intent down. The strings are public.
+type Form string
+
+const (
+	// FormConfig: a KubeletConfiguration to take over into a --config file.
+	FormConfig Form = "kubelet-config"
+	// FormDropIn: a file for the kubelet's --config-dir.
+	FormDropIn Form = "drop-in"
+	// FormStaticPod: a kubeadm patch for the kube-controller-manager's static pod.
+	FormStaticPod Form = "static-pod"
+	// FormKubeadmPatches: a directory for kubeadm's --patches.
+	FormKubeadmPatches Form = "kubeadm-patches"
+	// FormKubeadmConfig: a file for kubeadm's --config, v1beta4.
+	FormKubeadmConfig Form = "kubeadm-config"
+	// FormClusterAPI: KubeadmControlPlane, KubeadmConfigTemplate, MachineDeployment.
+	FormClusterAPI Form = "cluster-api"
+)
+
+// form is what there is to know about one Form.
+type form struct {
+	name Form
+	// kubelet and plane: does it change kubelets, the control plane, or both?
+	kubelet, plane bool
+	// effect of applying it, in words.
+	effect string
+	// checkedWith names the code that reads what we write, in its version.
+	checkedWith string
+	files       func(Intent) []File
+}
+
+// forms holds every form in the order the documentation lists them. A form
+// that nothing could check would not be here.
+var forms = []form{
+	{FormConfig, true, false, "a kubelet reads it when it starts: restart kubelets, in batches", "the loader of kubelet 1.37.2", configFile},
+	{FormDropIn, true, false, "a kubelet reads it when it starts: restart kubelets, in batches", "the loader of kubelet 1.37.2", dropInFile},
+	{FormStaticPod, false, true, "kubeadm rewrites the static pod: one kube-controller-manager restarts a node", "kubeadm 1.37.2", staticPodFile},
+	{FormKubeadmPatches, true, true, "takes effect at the next kubeadm init, join or upgrade that is given --patches, which restarts the kubelet; give it at every later upgrade again, or the change is lost", "kubeadm 1.37.2", kubeadmPatches},
+	{FormKubeadmConfig, true, true, "kubeadm init puts the KubeletConfiguration into the ConfigMap kube-system/kubelet-config, which only nodes that join or upgrade later read; nodes that exist need the patches", "kubeadm 1.37.2 (v1beta4)", kubeadmConfig},
+	{FormClusterAPI, true, true, "replaces machines: every machine of the control plane and of the named pools", "Cluster API 1.14.2 (v1beta2)", clusterAPIFiles},
+}
+
+// Forms lists the forms there are.
+func Forms() []Form {
+	var names []Form
+	for _, f := range forms {
+		names = append(names, f.name)
+	}
+	return names
+}
+
+// Rendered is an intent in one form.
+type Rendered struct {
+	Form  Form
+	Files []File
+	// Effect says what applying it does to the machines.
+	Effect string
+	// Order says when it may be applied.
+	Order []string
+	// CheckedWith names the version of the code that the form is tested against.
+	CheckedWith string
+}
+
+// Render writes the intent in one form. The same intent gives the same bytes.
+func Render(in Intent, name Form) (Rendered, error) {
+	if err := in.Validate().ToAggregate(); err != nil {
+		return Rendered{}, err
+	}
+	i := slices.IndexFunc(forms, func(f form) bool { return f.name == name })
+	if i < 0 {
+		return Rendered{}, fmt.Errorf("form: %q is not one of %q", name, Forms())
+	}
+	f := forms[i]
+	if err := f.refuse(in); err != nil {
+		return Rendered{}, err
+	}
+	r := Rendered{Form: name, Effect: f.effect, Order: f.order(in), CheckedWith: f.checkedWith}
+	for _, file := range f.files(in) {
+		file.Data = append([]byte(r.header()), file.Data...)
+		r.Files = append(r.Files, file)
+	}
+	return r, nil
+}
+
+// refuse says what a form has nothing to write for.
+func (f form) refuse(in Intent) error {
+	switch {
+	case f.name == FormKubeadmPatches && in.Kubeadm == nil, f.name == FormKubeadmConfig && in.Kubeadm == nil:
+		return fmt.Errorf("kubeadm: the form %s needs kubeadm.patchesDirectory", f.name)
+	case f.name == FormClusterAPI && in.ClusterAPI == nil:
+		return fmt.Errorf("clusterAPI: the form %s needs clusterAPI", f.name)
+	case f.plane && !f.kubelet && in.LivenessSource == Kubelet:
+		return fmt.Errorf("livenessSource: Kubelet is how a kube-controller-manager starts without any flag; remove the flags and patches of the external mode instead")
+	}
+	return nil
+}
+
+// order is the sequence of KEP-6371: the control plane leaves kubelet mode
+// before the first Lease goes, and returns to it after the last one is back.
+func (f form) order(in Intent) []string {
+	var steps []string
+	switch {
+	case f.plane && in.LivenessSource == External:
+		steps = append(steps, "First the control plane: "+planeStep(in)+" on every replica, standby ones too.")
+	case f.plane:
+		steps = append(steps, "Leave the control plane in external mode until every kubelet renews its Lease again.")
+	}
+	if f.kubelet {
+		steps = append(steps, kubeletStep(in)...)
+	}
+	return steps
+}
+
+func planeStep(in Intent) string {
+	if in.Controller == InTree {
+		return "kube-controller-manager 1.38 with --node-liveness-source=external (flag and gate as in KEP-6371)"
+	}
+	return "the in-tree node-lifecycle-controller off, then nodewarden-controller in external mode"
+}
+
+func kubeletStep(in Intent) []string {
+	switch in.NodeLease {
+	case LeaseOff:
+		return []string{
+			"PRECONDITION: no kube-controller-manager replica is in kubelet mode (" + externalSign(in) + "), and a detector writes Ready=Unknown.",
+			"Then the kubelets, batch by batch; stop at the first node that flaps between Unknown and Ready.",
+			"Leases that exist stay behind and go stale; find their readers first (fencing, dashboards, kubectl describe).",
+		}
+	case LeaseStretched:
+		return in.Stretch.steps(in.LivenessSource)
+	}
+	return []string{"First the kubelets. Only when every node's Lease is renewed again may a kube-controller-manager return to kubelet mode."}
+}
+
+// externalSign is how one sees the mode of a replica.
+func externalSign(in Intent) string {
+	if in.Controller == InTree {
+		return `each reports node_collector_liveness_source{source="external"} 1`
+	}
+	return "each runs with --controllers=...,-node-lifecycle-controller"
+}
+
+// steps says what a longer lease saves, what it costs and who notices first.
+func (s Stretch) steps(source LivenessSource) []string {
+	before := float64(s.Nodes) * renewalsPerLease / defaultLeaseSeconds
+	after := float64(s.Nodes) * renewalsPerLease / float64(s.LeaseDurationSeconds)
+	steps := []string{
+		fmt.Sprintf("Saves %.1f of %.1f Lease writes a second (%d nodes, one renewal every %.0f s instead of 10 s).",
+			before-after, before, s.Nodes, float64(s.LeaseDurationSeconds)/renewalsPerLease),
+		fmt.Sprintf("Costs certainty: a Lease up to %.0f s old says nothing.", s.renewSeconds()),
+	}
+	return append(steps, s.firstReader(source))
+}
+
+// firstReader names the reader of Leases that a long interval breaks first.
+func (s Stretch) firstReader(source LivenessSource) string {
+	grace := fmt.Sprintf("--node-monitor-grace-period (%d s)", s.graceSeconds())
+	switch every := s.renewSeconds(); {
+	case source == Kubelet:
+		return fmt.Sprintf("Breaks first: %s, which still has room for %.1f renewals. Raise it before you stretch further.", grace, float64(s.graceSeconds())/every)
+	case every > 60:
+		return "Breaks first: Deckhouse fencing and other readers with a limit of 60 s; they act on healthy nodes. Turn them off first. The controller in external mode ignores Leases."
+	case every > 40:
+		return "Breaks first: readers with a limit of 40 s, the default leaseDurationSeconds. The controller in external mode ignores Leases."
+	}
+	return "Breaks first: readers with a limit of their own below " + fmt.Sprintf("%.0f s", s.renewSeconds()) + ". The controller in external mode ignores Leases."
+}
+
+// header is the comment that every rendered file begins with.
+func (r Rendered) header() string {
+	lines := []string{
+		"Rendered by nodewarden kubelet render --form " + string(r.Form) + ".",
+		"Effect: " + r.Effect + ".",
+	}
+	lines = append(lines, r.Order...)
+	lines = append(lines, "Form checked with "+r.CheckedWith+".")
+	return "# " + strings.Join(lines, "\n# ") + "\n"
+}
