@@ -7,7 +7,6 @@ import (
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodewarden/nodewarden/contract"
@@ -24,13 +23,14 @@ profile: enforce
 
 // story is a running demo.
 type story struct {
-	out      io.Writer
-	step     int
-	cp       *controlplane.ControlPlane
-	kubelets *controlplane.Hollow
-	ready    time.Time // when the kubelets had all reported
-	hook     *guard.Webhook
-	policy   contract.Policy
+	out         io.Writer
+	step        int
+	cp          *controlplane.ControlPlane
+	kubelets    *controlplane.Hollow
+	ready       time.Time // when the kubelets had all reported
+	hook        *guard.Webhook
+	controllers []*controlplane.Process // the leader first
+	policy      contract.Policy
 
 	admin    kubernetes.Interface
 	detector kubernetes.Interface
@@ -48,7 +48,7 @@ func raise(ctx context.Context, o Options) (*story, error) {
 		return nil, err
 	}
 	s.say("etcd and kube-apiserver 1.37.2 are up (%s)", since(begun))
-	for _, next := range []func(context.Context) error{s.clients, s.registerNodes, s.startWebhook} {
+	for _, next := range []func(context.Context) error{s.clients, s.startControllers, s.registerNodes, s.runPods, s.startWebhook} {
 		if err := next(ctx); err != nil {
 			s.end()
 			return nil, err
@@ -66,19 +66,10 @@ func (s *story) clients(ctx context.Context) (err error) {
 	if s.detector, err = kubernetes.NewForConfig(s.cp.ServiceAccount("liveness", "detector")); err != nil {
 		return err
 	}
-	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "detector"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}},
-		{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch", "update"}},
-	}}
-	if _, err = s.admin.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{}); err != nil {
-		return err
-	}
-	_, err = s.admin.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "detector"},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "liveness", Name: "detector"}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "detector"},
-	}, metav1.CreateOptions{})
-	return err
+	return s.grant(ctx, "liveness", "detector",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch", "update"}},
+	)
 }
 
 func (s *story) registerNodes(ctx context.Context) (err error) {

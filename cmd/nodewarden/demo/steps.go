@@ -29,7 +29,8 @@ func (s *story) steps() []step {
 		{"A detector forgets when it happened", s.mistake(map[string]any{"lastTransitionTime": left}, contract.TransitionTimeUnchanged)},
 		{"A merge patch would wipe the list of conditions", s.mergePatch},
 		{"A JSON patch would add a second Ready entry", s.secondEntry},
-		{"n3 loses its network: a correct write is admitted", s.failure},
+		{"n3 loses its network: a correct write is admitted, and the controller acts on it", s.failure},
+		{"The controller's leader dies: the other replica takes over and repeats nothing", s.failedOver},
 		{"n3 recovers: what the detector had decided before is stale, and the recovery is left alone", s.recovery},
 		{"The webhook dies: kubelets still report", s.webhookDies},
 		{"The same rules inside the API server: the bad write is still refused", s.policyRefuses},
@@ -144,8 +145,20 @@ func (s *story) failure(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
+	happened, err := reaction(ctx, s.admin)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
 	if err := s.show(ctx, request{node: "n3", body: entry(stamp, nil)}); err != nil {
 		return fmt.Errorf("a correct write was refused: %w", err)
+	}
+	sightings, err := happened()
+	for _, seen := range sightings {
+		s.say("%5d ms after it was sent: %s", seen.at.Sub(begun).Milliseconds(), seen.what)
+	}
+	if err != nil {
+		return err
 	}
 	return s.nodes(ctx)
 }
@@ -214,7 +227,14 @@ func (s *story) recovery(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.refused(ctx, request{node: "n3", body: entry(stamp, nil)}, contract.RecoveryHold)
+	if err := s.refused(ctx, request{node: "n3", body: entry(stamp, nil)}, contract.RecoveryHold); err != nil {
+		return err
+	}
+	if err := s.healed(ctx); err != nil {
+		return err
+	}
+	s.say("n3 has no taints any more, and its kubelet reports all %d pods Ready", podsOnN3)
+	return s.oneEvent(ctx)
 }
 
 func (s *story) webhookDies(ctx context.Context) error {
