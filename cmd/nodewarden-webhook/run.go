@@ -29,6 +29,7 @@ type flags struct {
 	config      string
 	printConfig bool
 	nodes       nodeFlags
+	certs       certFlags
 }
 
 func newFlags(fs *pflag.FlagSet) *flags {
@@ -42,6 +43,7 @@ func newFlags(fs *pflag.FlagSet) *flags {
 	fs.BoolVar(&f.HTTP2, "http2", f.HTTP2, "Offer HTTP/2 beside HTTP/1.1.")
 	fs.DurationVar(&f.Drain, "drain", f.Drain, "How long to keep answering after SIGTERM, not ready any more, until every API server has moved on.")
 	f.nodes.add(fs)
+	f.certs.add(fs)
 	fs.IntVar(&f.MaxInFlight, "max-in-flight", f.MaxInFlight, "How many reviews to answer at one time. More are turned away with 503.")
 	return f
 }
@@ -52,7 +54,7 @@ func (f *flags) problems() field.ErrorList {
 	if f.printConfig {
 		return nil
 	}
-	return f.Options.Validate()
+	return append(f.Options.Validate(), f.certs.problems()...)
 }
 
 // run is the program: it serves until ctx ends.
@@ -89,11 +91,15 @@ func printConfig(out io.Writer, c *config.WebhookConfiguration) error {
 	return err
 }
 
-// serve runs the webhook, and beside it the watch of nodes, health and metrics,
-// until it has stopped.
+// serve runs the webhook, and beside it the watch of nodes, its certificates,
+// health and metrics, until it has stopped.
 func serve(ctx context.Context, f *flags) error {
 	registry := boot.NewRegistry()
 	watch, err := f.nodes.watch(registry)
+	if err != nil {
+		return err
+	}
+	keeper, err := f.certs.keeper(f.Files, f.nodes.apiServer, registry)
 	if err != nil {
 		return err
 	}
@@ -118,6 +124,9 @@ func serve(ctx context.Context, f *flags) error {
 	})
 	if watch != nil {
 		all.Go(func() error { return watch.Run(observing) })
+	}
+	if keeper != nil {
+		all.Go(func() error { keeper.Run(observing); return nil })
 	}
 	return all.Wait()
 }
