@@ -60,8 +60,9 @@ func Binary(ctx context.Context, progress io.Writer) (string, error) {
 		return "", err
 	}
 	binary := filepath.Join(dir, "kube")
-	if _, err := os.Stat(binary); err == nil {
-		return binary, nil
+	now := time.Now()
+	if err := os.Chtimes(binary, now, now); err == nil {
+		return binary, nil // and marked as used
 	}
 	err = withLock(ctx, dir, progress, func() error {
 		if _, err := os.Stat(binary); err == nil {
@@ -183,7 +184,32 @@ func build(ctx context.Context, source, binary string, progress io.Writer) error
 		return fmt.Errorf("go build in %s: %w\n%s", source, err, lastLines(out, 20))
 	}
 	fmt.Fprintf(progress, "Built the control plane in %s: %s\n", time.Since(start).Round(time.Second), binary)
-	return os.Rename(partial, binary)
+	if err := os.Rename(partial, binary); err != nil {
+		return err
+	}
+	return forgetUnused(filepath.Dir(filepath.Dir(binary)), time.Now().Add(-keepUnused))
+}
+
+// keepUnused is how long a binary stays that nobody runs: branches come and go,
+// and each may need one of its own.
+const keepUnused = 30 * 24 * time.Hour
+
+// forgetUnused removes the binaries in dir that were last used before a moment.
+func forgetUnused(dir string, before time.Time) error {
+	binaries, err := filepath.Glob(filepath.Join(dir, "kube-*", "kube"))
+	if err != nil {
+		return err
+	}
+	for _, b := range binaries {
+		info, err := os.Stat(b)
+		if err != nil || !info.ModTime().Before(before) {
+			continue // gone, or in use
+		}
+		if err := os.RemoveAll(filepath.Dir(b)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func lastLines(out []byte, n int) string {

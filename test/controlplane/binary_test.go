@@ -98,6 +98,29 @@ func TestOneBuildsAndTheOtherWaits(t *testing.T) {
 	}
 }
 
+func TestABinaryThatNobodyUsesIsForgottenInTime(t *testing.T) {
+	dir, now := t.TempDir(), time.Now()
+	for name, used := range map[string]time.Time{"kube-old": now.Add(-2 * time.Hour), "kube-new": now} {
+		binary := filepath.Join(dir, name, "kube")
+		if err := os.Mkdir(filepath.Dir(binary), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(binary, nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(binary, used, used); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := forgetUnused(dir, now.Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(left) != 1 || filepath.Base(left[0]) != "kube-new" {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
 func TestTheSourceIsFoundFromAnywhereInTheClone(t *testing.T) {
 	here, err := sourceDir()
 	if err != nil {

@@ -110,10 +110,10 @@ func TestEverythingEndsWithItsStarterHoweverThatEnds(t *testing.T) {
 				})
 			}
 			eventually(ctx, t, func() error {
-				if _, err := os.Stat(s.Dir); !os.IsNotExist(err) {
-					return fmt.Errorf("%s is still there: %v", s.Dir, err)
+				if _, err := os.Stat(s.Dir); os.IsNotExist(err) {
+					return nil
 				}
-				return nil
+				return fmt.Errorf("%s is still there", s.Dir)
 			})
 			eventually(ctx, t, func() error { return nobodyMentions(s.Dir) })
 		})

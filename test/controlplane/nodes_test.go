@@ -233,7 +233,7 @@ func TestSimulatedNodesLookAndSpeakLikeKubelets(t *testing.T) {
 // heartbeat of Ready, as they do for every real kubelet.
 func spokeForReady(n corev1.Node) bool {
 	for _, m := range n.ManagedFields {
-		fields := string(m.FieldsV1.Raw)
+		fields := m.FieldsV1.GetRawString()
 		_, of, ok := strings.Cut(fields, `k:{\"type\":\"Ready\"}`)
 		if m.Subresource == "status" && m.Manager == "kubelet" && ok && strings.Contains(of, "f:lastHeartbeatTime") {
 			return true

@@ -225,26 +225,23 @@ func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
 
 // Kill ends the process with SIGKILL and returns when it is gone.
 func (p *Process) Kill() {
-	p.ignoreGone(p.Signal(syscall.SIGKILL))
+	_ = p.Signal(syscall.SIGKILL) // fails only if it is gone already
 	<-p.done
 }
 
 // Stop ends the process with SIGTERM, or with SIGKILL if it has not ended
 // after ten seconds, and returns when it is gone.
 func (p *Process) Stop() {
-	// One that was stopped by SIGSTOP could not react.
-	p.ignoreGone(p.Signal(syscall.SIGTERM))
-	p.ignoreGone(p.Signal(syscall.SIGCONT))
+	// These fail only if it is gone already. One that SIGSTOP froze has to be
+	// thawed before it can react.
+	_ = p.Signal(syscall.SIGTERM)
+	_ = p.Signal(syscall.SIGCONT)
 	select {
 	case <-p.done:
 	case <-time.After(stopGrace):
 		p.Kill()
 	}
 }
-
-// ignoreGone drops the one error that a signal can meet here: that the process
-// has ended already, which is what the caller wants.
-func (p *Process) ignoreGone(error) {}
 
 // Tail is the last lines that the process wrote.
 func (p *Process) Tail(lines int) string {
