@@ -108,7 +108,7 @@ func (f form) order(in Intent) []string {
 	var steps []string
 	switch {
 	case f.plane && in.LivenessSource == External:
-		steps = append(steps, "First the control plane: "+planeStep(in)+" on every replica, standby ones too.")
+		steps = append(steps, "First the control plane, every replica, standby ones too: "+planeStep(in)+".")
 	case f.plane:
 		steps = append(steps, "Leave the control plane in external mode until every kubelet renews its Lease again.")
 	}
@@ -122,7 +122,7 @@ func planeStep(in Intent) string {
 	if in.Controller == InTree {
 		return "kube-controller-manager 1.38 with --node-liveness-source=external (flag and gate as in KEP-6371)"
 	}
-	return "the in-tree node-lifecycle-controller off, then nodewarden-controller in external mode"
+	return "node-lifecycle-controller off in kube-controller-manager, then nodewarden-controller in external mode"
 }
 
 func kubeletStep(in Intent) []string {

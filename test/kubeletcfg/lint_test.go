@@ -169,7 +169,7 @@ func TestRecordedVerdictsAreThoseOfTheRealLoader(t *testing.T) {
 	for _, e := range entries {
 		cases = append(cases, e.write(t, filepath.Join(root, e.name)))
 	}
-	results := runLoader[kubeletResult](t, "kubelet", cases)
+	results := ask[kubeletResult](t, loaderProgram, cases, "kubelet")
 	var defaults map[string]any
 	for i, e := range entries {
 		if e.name == "minimal" {
@@ -267,7 +267,7 @@ func TestShuffledFilesGetTheSameVerdictFromBoth(t *testing.T) {
 		cases = append(cases, e.write(t, filepath.Join(root, e.name)))
 	}
 	starts := 0
-	for i, r := range runLoader[kubeletResult](t, "kubelet", cases) {
+	for i, r := range ask[kubeletResult](t, loaderProgram, cases, "kubelet") {
 		if r.Starts {
 			starts++
 		}

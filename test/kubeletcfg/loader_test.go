@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,45 +15,83 @@ import (
 
 var update = flag.Bool("update", false, "record what the real programs say, and what we print")
 
-// loaderBinary builds the program in loader/, which holds the configuration
-// code of kubelet and kubeadm 1.37.2. It is a module of its own and costs as
-// much to build as they do, unless the test control plane was built before:
-// same versions, same settings, same cache.
-var loaderBinary = sync.OnceValues(func() (string, error) {
-	out := filepath.Join(os.TempDir(), "nodewarden-kubelet-loader")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, ".")
-	cmd.Dir = "loader"
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
-	cmd.Stderr = os.Stderr
-	return out, cmd.Run()
-})
+// buildDir holds what the tests build, for as long as they run.
+var buildDir string
 
-// runLoader feeds cases to one command of the loader and decodes its answers.
-func runLoader[R any](t *testing.T, command string, cases any) []R {
+func TestMain(m *testing.M) {
+	flag.Parse()
+	var err error
+	if buildDir, err = os.MkdirTemp("", "nodewarden-kubeletcfg-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(buildDir)
+	os.Exit(code)
+}
+
+// program is a main package in a nested module, with real code in it that the
+// main module does not want to depend on.
+type program struct{ dir, pkg string }
+
+var (
+	// Kubelet, kubeadm and kube-controller-manager 1.37.2. They cost as much to
+	// build as those do, unless the test control plane was built before: same
+	// versions, same settings, same cache.
+	loaderProgram = program{"loader", "."}
+	planeProgram  = program{"loader", "./plane"}
+	// The types of Cluster API.
+	clusterAPIProgram = program{"clusterapi", "."}
+)
+
+var built sync.Map // program -> func() (string, error)
+
+// binary builds a program, once.
+func (p program) binary() (string, error) {
+	build, _ := built.LoadOrStore(p, sync.OnceValues(func() (string, error) {
+		out := filepath.Join(buildDir, p.dir+"-"+filepath.Base(p.pkg))
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, p.pkg)
+		cmd.Dir = p.dir
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
+		if output, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("building %s in test/kubeletcfg/%s: %w\n%s", p.pkg, p.dir, err, output)
+		}
+		return out, nil
+	}))
+	return build.(func() (string, error))()
+}
+
+// ask runs a program over cases and decodes its answers, one a case.
+func ask[R any](t *testing.T, p program, cases any, args ...string) []R {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("builds the kubelet; not in -short")
-	}
-	binary, err := loaderBinary()
-	if err != nil {
-		t.Fatalf("building test/kubeletcfg/loader: %v", err)
-	}
 	in, err := json.Marshal(cases)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(binary, command)
+	var results []R
+	if err := json.Unmarshal(output(t, p, in, args...), &results); err != nil {
+		t.Fatalf("%s: %v", p.dir, err)
+	}
+	return results
+}
+
+// output runs a program. It is skipped under -short, where nothing big is built.
+func output(t *testing.T, p program, in []byte, args ...string) []byte {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds " + p.dir + "; not in -short")
+	}
+	binary, err := p.binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, args...)
 	cmd.Stdin = bytes.NewReader(in)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("loader %s: %v\n%s", command, err, errs.String())
+		t.Fatalf("%s %v: %v\n%s", p.dir, args, err, errs.String())
 	}
-	var results []R
-	if err := json.Unmarshal(out.Bytes(), &results); err != nil {
-		t.Fatalf("loader %s: %v", command, err)
-	}
-	return results
+	return out.Bytes()
 }
 
 // golden compares got with a file, or writes the file under -update.
@@ -77,18 +116,7 @@ func golden(t *testing.T, file string, got []byte) {
 }
 
 func TestTheFeatureGateTableIsTheKubeletsOwn(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds the kubelet; not in -short")
-	}
-	binary, err := loaderBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, err := exec.Command(binary, "gates").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "../../kubeletcfg/gates.txt", got)
+	golden(t, "../../kubeletcfg/gates.txt", output(t, loaderProgram, nil, "gates"))
 }
 
 // flatten turns a configuration into its leaves by path.

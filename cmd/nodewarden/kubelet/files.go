@@ -14,17 +14,16 @@ func readFile(name string) kubeletcfg.File {
 	return kubeletcfg.File{Name: name, Data: data, Err: err}
 }
 
-// readDir reads every file below dir. What the kubelet would not read is in
-// the list as well: that is worth a finding.
+// readDir reads every file below dir, wanted or not: what nobody would read is
+// worth a finding. A link in place of dir is refused, because neither kubelet
+// nor kubeadm follows it: the one would read nothing, the other would stop.
 func readDir(dir string) ([]kubeletcfg.File, error) {
-	// A kubelet does not follow the directory itself if it is a link: it would
-	// find one entry without the right suffix, and read nothing.
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return nil, fmt.Errorf("--config-dir: %w", err)
+		return nil, err
 	}
 	if !info.IsDir() {
-		return nil, fmt.Errorf("--config-dir: %s is no directory (a kubelet does not follow a link there, and would read nothing)", dir)
+		return nil, fmt.Errorf("%s is not a directory (a link to one is not followed)", dir)
 	}
 	var files []kubeletcfg.File
 	err = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
@@ -40,8 +39,36 @@ func readDir(dir string) ([]kubeletcfg.File, error) {
 		files = append(files, f)
 		return nil
 	})
+	return files, err
+}
+
+// replaceFile puts new content where name is, in one step, with the mode the
+// file had. Behind a link, the file that it points to is replaced.
+func replaceFile(name string, data []byte) error {
+	target, err := filepath.EvalSymlinks(name)
 	if err != nil {
-		return nil, fmt.Errorf("--config-dir: %w", err)
+		return err
 	}
-	return files, nil
+	info, err := os.Stat(target)
+	if err != nil {
+		return err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(target), ".nodewarden-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // gone already if all went well
+	if _, err = tmp.Write(data); err == nil {
+		err = tmp.Chmod(info.Mode().Perm())
+	}
+	if err == nil {
+		err = tmp.Sync()
+	}
+	if closeErr := tmp.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), target)
 }

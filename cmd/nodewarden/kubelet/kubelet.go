@@ -43,6 +43,6 @@ func Command(s Streams) *cobra.Command {
 	cmd.SetIn(s.In)
 	cmd.SetOut(s.Out)
 	cmd.SetErr(s.Err)
-	cmd.AddCommand(lintCommand(s))
+	cmd.AddCommand(lintCommand(s), renderCommand(s), editCommand(s))
 	return cmd
 }

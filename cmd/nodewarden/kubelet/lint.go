@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strconv"
@@ -16,6 +17,8 @@ type lintOptions struct {
 	configDir      string
 	kubeletVersion string
 	featureGates   map[string]string
+	kubeadmPatches string
+	clusterAPI     []string
 	output         string
 }
 
@@ -28,7 +31,8 @@ func lintCommand(s Streams) *cobra.Command {
 
 Each FILE is the --config file of one kubelet; --config-dir is merged over each
 of them. Every setting is applied, ignored with a warning or ignored silently,
-or it keeps the kubelet from starting.
+or it keeps the kubelet from starting. --kubeadm-patches and --cluster-api look
+at what brings such files to a machine, and need no version.
 
 Exit code 0: everything is applied. 1: there are findings. 2: the question
 could not be answered, for example because the version cannot be read.`,
@@ -36,65 +40,116 @@ could not be answered, for example because the version cannot be read.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.configDir, "config-dir", "", "drop-in directory, as given to the kubelet")
-	f.StringVar(&o.kubeletVersion, "kubelet-version", "", "version of the kubelet, such as v1.37.2 or v1.38.0-vendor.1 (required)")
+	f.StringVar(&o.kubeletVersion, "kubelet-version", "", "version of the kubelet, such as v1.37.2 or v1.38.0-vendor.1")
 	f.StringToStringVar(&o.featureGates, "feature-gates", nil, "feature gates from the kubelet's command line, such as Name=true")
+	f.StringVar(&o.kubeadmPatches, "kubeadm-patches", "", "directory of kubeadm patches, as given to kubeadm --patches")
+	f.StringSliceVar(&o.clusterAPI, "cluster-api", nil, "manifests with KubeadmControlPlane or KubeadmConfigTemplate objects")
 	f.StringVarP(&o.output, "output", "o", "text", "text or json")
 	return cmd
 }
 
+// lintResult is what lint found, in the shape of its JSON output.
+type lintResult struct {
+	Kubelets []kubeletcfg.Report `json:"kubelets"`
+	// Carriers are findings about kubeadm patches and Cluster API objects.
+	Carriers []kubeletcfg.Finding `json:"carriers"`
+}
+
 func lint(s Streams, o lintOptions, files []string) error {
-	in, err := o.input(files)
-	if err != nil {
+	if o.output != "text" && o.output != "json" {
+		return fmt.Errorf("--output: %q is neither text nor json", o.output)
+	}
+	var r lintResult
+	var err error
+	if r.Kubelets, err = o.kubelets(files); err != nil {
 		return err
 	}
-	reports := make([]kubeletcfg.Report, 0, max(len(files), 1))
-	for _, name := range files {
-		each := in
-		each.Main = new(readFile(name))
-		abs, err := filepath.Abs(name)
-		if err != nil {
-			return err
-		}
-		each.MainDir = filepath.Dir(abs)
-		reports = append(reports, kubeletcfg.Lint(each))
-	}
-	if len(files) == 0 {
-		reports = append(reports, kubeletcfg.Lint(in))
-	}
-	if err := printReports(s, o.output, reports); err != nil {
+	if r.Carriers, err = o.carriers(); err != nil {
 		return err
 	}
-	for _, r := range reports {
-		if !r.Clean() {
+	if r.Kubelets == nil && o.kubeadmPatches == "" && len(o.clusterAPI) == 0 {
+		return errors.New("nothing to lint: name a --config FILE, a --config-dir, --kubeadm-patches or --cluster-api")
+	}
+	if err := r.print(s, o.output); err != nil {
+		return err
+	}
+	return r.verdict()
+}
+
+func (r lintResult) verdict() error {
+	for _, k := range r.Kubelets {
+		if !k.Clean() {
 			return ErrFindings
 		}
+	}
+	if len(r.Carriers) > 0 {
+		return ErrFindings
 	}
 	return nil
 }
 
-func (o lintOptions) input(files []string) (kubeletcfg.Input, error) {
+// kubelets lints each file as the --config file of a kubelet of its own.
+func (o lintOptions) kubelets(files []string) ([]kubeletcfg.Report, error) {
 	if len(files) == 0 && o.configDir == "" {
-		return kubeletcfg.Input{}, fmt.Errorf("nothing to lint: name a --config FILE, a --config-dir, or both")
+		return nil, nil
 	}
-	if o.output != "text" && o.output != "json" {
-		return kubeletcfg.Input{}, fmt.Errorf("--output: %q is neither text nor json", o.output)
+	in, err := o.input()
+	if err != nil {
+		return nil, err
 	}
+	if len(files) == 0 {
+		return []kubeletcfg.Report{kubeletcfg.Lint(in)}, nil
+	}
+	var reports []kubeletcfg.Report
+	for _, name := range files {
+		main := readFile(name)
+		abs, err := filepath.Abs(name)
+		if err != nil {
+			return nil, err
+		}
+		in.Main, in.MainDir = &main, filepath.Dir(abs)
+		reports = append(reports, kubeletcfg.Lint(in))
+	}
+	return reports, nil
+}
+
+func (o lintOptions) input() (kubeletcfg.Input, error) {
+	in := kubeletcfg.Input{DirName: o.configDir}
 	if o.kubeletVersion == "" {
-		return kubeletcfg.Input{}, fmt.Errorf("--kubelet-version is required: what a kubelet does depends on it")
+		return in, errors.New("--kubelet-version is required: what a kubelet does depends on it")
 	}
-	version, err := kubeletcfg.ParseVersion(o.kubeletVersion)
-	if err != nil {
-		return kubeletcfg.Input{}, err
+	var err error
+	if in.Version, err = kubeletcfg.ParseVersion(o.kubeletVersion); err != nil {
+		return in, fmt.Errorf("--kubelet-version: %w", err)
 	}
-	gates, err := parseGates(o.featureGates)
-	if err != nil {
-		return kubeletcfg.Input{}, err
+	if in.FeatureGates, err = parseGates(o.featureGates); err != nil {
+		return in, err
 	}
-	in := kubeletcfg.Input{Version: version, FeatureGates: gates, DirName: o.configDir}
 	if o.configDir != "" {
-		in.Dir, err = readDir(o.configDir)
+		if in.Dir, err = readDir(o.configDir); err != nil {
+			return in, fmt.Errorf("--config-dir: %w", err)
+		}
 	}
-	return in, err
+	return in, nil
+}
+
+func (o lintOptions) carriers() ([]kubeletcfg.Finding, error) {
+	found := []kubeletcfg.Finding{}
+	if o.kubeadmPatches != "" {
+		files, err := readDir(o.kubeadmPatches)
+		if err != nil {
+			return nil, fmt.Errorf("--kubeadm-patches: %w", err)
+		}
+		found = append(found, kubeletcfg.LintKubeadmPatches(o.kubeadmPatches, files)...)
+	}
+	for _, name := range o.clusterAPI {
+		more, err := kubeletcfg.LintClusterAPI(readFile(name))
+		if err != nil {
+			return nil, fmt.Errorf("--cluster-api: %w", err)
+		}
+		found = append(found, more...)
+	}
+	return found, nil
 }
 
 func parseGates(texts map[string]string) (map[string]bool, error) {
@@ -109,16 +164,19 @@ func parseGates(texts map[string]string) (map[string]bool, error) {
 	return gates, nil
 }
 
-func printReports(s Streams, output string, reports []kubeletcfg.Report) error {
+func (r lintResult) print(s Streams, output string) error {
 	if output == "json" {
 		e := json.NewEncoder(s.Out)
 		e.SetIndent("", "  ")
-		return e.Encode(reports)
+		return e.Encode(r)
 	}
-	for _, r := range reports {
-		if _, err := fmt.Fprint(s.Out, r); err != nil {
-			return err
-		}
+	var b strings.Builder
+	for _, k := range r.Kubelets {
+		b.WriteString(k.String())
 	}
-	return nil
+	for _, f := range r.Carriers {
+		fmt.Fprintf(&b, "%s\n", f)
+	}
+	_, err := fmt.Fprint(s.Out, b.String())
+	return err
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/scheme"
 	"k8s.io/kubernetes/cmd/kubeadm/app/apis/kubeadm/validation"
 	"k8s.io/kubernetes/cmd/kubeadm/app/util/patches"
+	"sigs.k8s.io/yaml"
 )
 
 // kubeadmCase is either a configuration document to decode strictly, or a
@@ -83,5 +84,9 @@ func applyPatches(c kubeadmCase) kubeadmResult {
 	if err := m.ApplyPatchesToTarget(target); err != nil {
 		return kubeadmResult{Error: err.Error(), Log: log.String()}
 	}
-	return kubeadmResult{Patched: target.Data, Log: log.String()}
+	patched, err := yaml.YAMLToJSON(target.Data) // still YAML if nothing applied
+	if err != nil {
+		return kubeadmResult{Error: err.Error(), Log: log.String()}
+	}
+	return kubeadmResult{Patched: patched, Log: log.String()}
 }

@@ -1,0 +1,106 @@
+package kubelet
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/nodewarden/nodewarden/kubeletcfg"
+)
+
+type renderOptions struct{ form, dir string }
+
+func renderCommand(s Streams) *cobra.Command {
+	var o renderOptions
+	cmd := &cobra.Command{
+		Use:   "render INTENT --form FORM [--dir DIR]",
+		Short: "Write an intent as the files that a way of installing Kubernetes wants",
+		Long: `Write an intent as the files that a way of installing Kubernetes wants.
+
+Forms: ` + formList() + `.
+
+Every file begins with what applying it does to the machines, in which order it
+may be applied, and what must be true before. Without --dir the files are
+printed; with it they are written there, and files that exist are not replaced.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return render(s, o, args[0]) },
+	}
+	cmd.Flags().StringVar(&o.form, "form", "", "one of "+formList()+" (required)")
+	cmd.Flags().StringVar(&o.dir, "dir", "", "write the files into this directory, which must exist")
+	return cmd
+}
+
+func formList() string {
+	var names []string
+	for _, f := range kubeletcfg.Forms() {
+		names = append(names, string(f))
+	}
+	return strings.Join(names, ", ")
+}
+
+func render(s Streams, o renderOptions, intentFile string) error {
+	if o.form == "" {
+		return fmt.Errorf("--form is required: one of %s", formList())
+	}
+	data, err := os.ReadFile(intentFile)
+	if err != nil {
+		return err
+	}
+	intent, err := kubeletcfg.ParseIntent(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", intentFile, err)
+	}
+	rendered, err := kubeletcfg.Render(intent, kubeletcfg.Form(o.form))
+	if err != nil {
+		return fmt.Errorf("%s: %w", intentFile, err)
+	}
+	if o.dir == "" {
+		return printFiles(s, rendered.Files)
+	}
+	return writeFiles(s, o.dir, rendered)
+}
+
+// printFiles separates several files by a line that YAML takes for a comment.
+func printFiles(s Streams, files []kubeletcfg.File) error {
+	for i, f := range files {
+		if i > 0 {
+			if _, err := fmt.Fprintln(s.Out, "---"); err != nil {
+				return err
+			}
+		}
+		if _, err := fmt.Fprintf(s.Out, "# %s\n%s", f.Name, f.Data); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFiles(s Streams, dir string, r kubeletcfg.Rendered) error {
+	var errs []error
+	for _, f := range r.Files {
+		name := filepath.Join(dir, f.Name)
+		if err := createFile(name, f.Data); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		fmt.Fprintln(s.Out, name)
+	}
+	fmt.Fprintf(s.Out, "Effect: %s.\n", r.Effect)
+	for _, step := range r.Order {
+		fmt.Fprintln(s.Out, step)
+	}
+	return errors.Join(errs...)
+}
+
+func createFile(name string, data []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	return errors.Join(err, f.Close())
+}
