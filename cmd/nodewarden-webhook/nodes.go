@@ -25,7 +25,7 @@ type nodeFlags struct {
 }
 
 func (f *nodeFlags) add(set *pflag.FlagSet) {
-	set.BoolVar(&f.on, "watch-nodes", true, "Watch nodes for the metrics about stalled writers, where --kubeconfig or the pod's service account leads to an API server. Needs get, list and watch of nodes. Reviews do not depend on it.")
+	set.BoolVar(&f.on, "watch-nodes", true, "Watch nodes for the metrics about stalled writers, where --kubeconfig or the pod's service account leads to an API server. Needs list and watch of nodes. Reviews do not depend on it.")
 	set.StringVar(&f.kubeconfig, "kubeconfig", "", "Path of a kubeconfig for --watch-nodes and --self-managed-cert-secret. Without one, the pod's service account is used; outside of a pod nothing is watched.")
 }
 

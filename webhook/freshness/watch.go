@@ -25,7 +25,7 @@ const pageSize = 50
 
 // Parts are what a Watch is made of.
 type Parts struct {
-	// Config leads to the API server, as somebody who may get, list and watch
+	// Config leads to the API server, as somebody who may list and watch
 	// nodes.
 	Config  *rest.Config
 	Options Options

@@ -72,7 +72,7 @@ func grant(cp *controlplane.ControlPlane) error {
 		return err
 	}
 	return errors.Join(
-		webhook.may(ctx, admin, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}}),
+		webhook.may(ctx, admin, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"}}),
 		detector.may(ctx, admin, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}}),
 	)
 }
