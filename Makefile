@@ -89,7 +89,7 @@ soak: control-plane ## the long tests: hundreds of histories, millions of cases
 
 .PHONY: bench
 bench: control-plane ## every figure that the README states
-	go test ./test/bench -run '^$$' -bench . -benchtime=1x -timeout 30m
+	go test ./test/bench/... -p 1 -run '^$$' -bench . -benchtime=1x -timeout 60m
 
 ##@ Try it
 
