@@ -10,6 +10,7 @@ import (
 
 	"github.com/nodewarden/nodewarden/cmd/nodewarden/demo"
 	"github.com/nodewarden/nodewarden/cmd/nodewarden/kubelet"
+	"github.com/nodewarden/nodewarden/cmd/nodewarden/verify"
 )
 
 // The exit codes. Other commands keep to them in their own words.
@@ -82,8 +83,24 @@ server needs to judge them all, and checks kubelet configuration.`,
 	root.SetOut(s.out)
 	root.SetErr(s.err)
 	root.AddCommand(checkCommand(s), rulesCommand(s), policyCommand(s), versionCommand(s),
-		kubelet.Command(kubelet.Streams{In: s.in, Out: s.out, Err: s.err}), demoCommand())
+		kubelet.Command(kubelet.Streams{In: s.in, Out: s.out, Err: s.err}), verifyCommand(), demoCommand())
 	return root
+}
+
+// verifyCommand tells an answer that is not the expected one, or none at all,
+// from a command that was called wrongly.
+func verifyCommand() *cobra.Command {
+	cmd := verify.Command()
+	ask := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		err := ask(cmd, args)
+		var usage verify.UsageError
+		if err == nil || errors.As(err, &usage) {
+			return err
+		}
+		return errFault{err}
+	}
+	return cmd
 }
 
 // demoCommand tells a step that failed from a command that was called wrongly.

@@ -52,6 +52,8 @@ var importMap = map[string]may{
 		},
 		others: slices.Concat(server, config, commands),
 	},
+
+	"deploy/generate": {ours: []string{"contract", "webhook/policy"}, others: config},
 }
 
 var commands = []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/component-base/..."}
