@@ -23,12 +23,41 @@ func kubeletLines(in Intent) string {
 	return lines
 }
 
-func configFile(in Intent) []File {
-	return []File{{Name: "kubelet-config.yaml", Data: []byte(kubeletHead + kubeletLines(in))}}
+// The folders that a form of several steps is split into. To change both at
+// once would leave a moment in which a replica in kubelet mode leads while the
+// first Lease is gone already.
+const (
+	planeFolder   = "1-control-plane/"
+	kubeletFolder = "2-kubelets/"
+)
+
+func ofPlane(name, text string) stepFile {
+	return stepFile{File{Name: name, Data: []byte(text)}, false}
 }
 
-func dropInFile(in Intent) []File {
-	return []File{{Name: "90-node-lease.conf", Data: []byte(kubeletHead + kubeletLines(in))}}
+func ofKubelets(name, text string) stepFile {
+	return stepFile{File{Name: name, Data: []byte(text)}, true}
+}
+
+// planeFirst: does this intent change the control plane before the kubelets?
+func (in Intent) planeFirst() bool {
+	return in.LivenessSource == External && in.NodeLease != LeaseOn
+}
+
+// kubeletsIn is the folder of the kubelets' step, which may be the only one.
+func (in Intent) kubeletsIn() string {
+	if in.planeFirst() {
+		return kubeletFolder
+	}
+	return "1-kubelets/"
+}
+
+func configFile(in Intent) []stepFile {
+	return []stepFile{ofKubelets("kubelet-config.yaml", kubeletHead+kubeletLines(in))}
+}
+
+func dropInFile(in Intent) []stepFile {
+	return []stepFile{ofKubelets("90-node-lease.conf", kubeletHead+kubeletLines(in))}
 }
 
 // arg is one flag of the kube-controller-manager.
@@ -49,35 +78,44 @@ func planeArgs(in Intent, added bool) []arg {
 	return []arg{{"controllers", "*,bootstrapsigner,tokencleaner,-node-lifecycle-controller"}}
 }
 
-func staticPodFile(in Intent) []File {
+func staticPodFile(in Intent) []stepFile {
+	return []stepFile{ofPlane(planePatchName, planePatch(in))}
+}
+
+const (
+	planePatchName   = "kube-controller-manager0+json.yaml"
+	kubeletPatchName = "kubeletconfiguration0+merge.yaml"
+)
+
+// planePatch is a JSON patch: a merge would replace the whole command line.
+func planePatch(in Intent) string {
 	var b strings.Builder
 	for _, a := range planeArgs(in, true) {
 		fmt.Fprintf(&b, "- op: add\n  path: /spec/containers/0/command/-\n  value: %q\n", "--"+a.name+"="+a.value)
 	}
-	return []File{{Name: "kube-controller-manager0+json.yaml", Data: []byte(b.String())}}
+	return b.String()
 }
 
-func kubeadmPatches(in Intent) []File {
-	files := []File{{Name: kubeletPatchName, Data: []byte(kubeletLines(in))}}
-	if in.LivenessSource == External {
-		files = append(files, staticPodFile(in)...)
+func kubeadmPatches(in Intent) []stepFile {
+	var files []stepFile
+	if in.planeFirst() {
+		files = append(files, ofPlane(planeFolder+planePatchName, planePatch(in)))
 	}
-	return files
+	if in.LivenessSource == External {
+		// kubeadm forgets patches that it is not given again.
+		files = append(files, ofKubelets(in.kubeletsIn()+planePatchName, planePatch(in)))
+	}
+	return append(files, ofKubelets(in.kubeletsIn()+kubeletPatchName, kubeletLines(in)))
 }
 
-const kubeletPatchName = "kubeletconfiguration0+merge.yaml"
-
-func kubeadmConfig(in Intent) []File {
+func kubeadmConfig(in Intent) []stepFile {
 	const version = "apiVersion: kubeadm.k8s.io/v1beta4\n"
 	patches := "  patches:\n    directory: " + in.Kubeadm.PatchesDirectory + "\n"
-	docs := []string{
-		version + "kind: ClusterConfiguration\n" + extraArgs(in, ""),
-		kubeletHead + kubeletLines(in),
-	}
+	start := version + "kind: ClusterConfiguration\n" + extraArgs(in, "") + "---\n" + kubeletHead + kubeletLines(in)
 	upgrade := version + "kind: UpgradeConfiguration\napply:\n" + patches + "node:\n" + patches
-	return []File{
-		{Name: "kubeadm-init.yaml", Data: []byte(strings.Join(docs, "---\n"))},
-		{Name: "kubeadm-upgrade.yaml", Data: []byte(upgrade)},
+	return []stepFile{
+		ofKubelets("kubeadm-init.yaml", start),
+		ofKubelets("kubeadm-upgrade.yaml", upgrade),
 	}
 }
 
@@ -95,12 +133,18 @@ func extraArgs(in Intent, indent string) string {
 	return b.String()
 }
 
-func clusterAPIFiles(in Intent) []File {
-	files := []File{{Name: "kubeadm-control-plane.yaml", Data: []byte(controlPlane(in))}}
+func clusterAPIFiles(in Intent) []stepFile {
+	const plane = "kubeadm-control-plane.yaml"
+	var files []stepFile
+	if in.planeFirst() {
+		files = append(files, ofPlane(planeFolder+plane, controlPlane(in, false)))
+	}
+	dir := in.kubeletsIn()
+	files = append(files, ofKubelets(dir+plane, controlPlane(in, true)))
 	for _, w := range in.ClusterAPI.Workers {
 		files = append(files,
-			File{Name: "template-" + w.Template + ".yaml", Data: []byte(configTemplate(in, w))},
-			File{Name: "machine-deployment-" + w.MachineDeployment + ".yaml", Data: []byte(machineDeployment(in, w))})
+			ofKubelets(dir+"template-"+w.Template+".yaml", configTemplate(in, w)),
+			ofKubelets(dir+"machine-deployment-"+w.MachineDeployment+".yaml", machineDeployment(in, w)))
 	}
 	return files
 }
@@ -110,14 +154,19 @@ const takeOver = `# Take these lines over into your own object. Lists such as fi
 # not merged, by kubectl apply and kustomize: keep the entries you have.
 `
 
-func controlPlane(in Intent) string {
+// controlPlane changes flags first, and the kubelets of the same machines only
+// in the step after.
+func controlPlane(in Intent, kubelets bool) string {
 	c := in.ClusterAPI
 	text := takeOver + object("controlplane.cluster.x-k8s.io/v1beta2", "KubeadmControlPlane", c.Namespace, c.ControlPlane) +
 		"spec:\n  kubeadmConfigSpec:\n"
 	if args := extraArgs(in, "      "); args != "" {
 		text += "    clusterConfiguration:\n" + args
 	}
-	return text + machinePatches(in, "    ")
+	if kubelets {
+		text += machinePatches(in, "    ")
+	}
+	return text
 }
 
 func configTemplate(in Intent, w Worker) string {

@@ -27,24 +27,29 @@ const (
 // form is what there is to know about one Form.
 type form struct {
 	name Form
-	// kubelet and plane: does it change kubelets, the control plane, or both?
-	kubelet, plane bool
 	// effect of applying it, in words.
 	effect string
 	// checkedWith names the code that reads what we write, in its version.
 	checkedWith string
-	files       func(Intent) []File
+	files       func(Intent) []stepFile
+}
+
+// stepFile is a file of one step. A file of the step for kubelets also holds
+// what the step before changed, so that applying it does not take that back.
+type stepFile struct {
+	File
+	kubelets bool
 }
 
 // forms holds every form in the order the documentation lists them. A form
 // that nothing could check would not be here.
 var forms = []form{
-	{FormConfig, true, false, "a kubelet reads it when it starts: restart kubelets, in batches", "the loader of kubelet 1.37.2", configFile},
-	{FormDropIn, true, false, "a kubelet reads it when it starts: restart kubelets, in batches", "the loader of kubelet 1.37.2", dropInFile},
-	{FormStaticPod, false, true, "kubeadm rewrites the static pod: one kube-controller-manager restarts a node", "kubeadm 1.37.2", staticPodFile},
-	{FormKubeadmPatches, true, true, "takes effect at the next kubeadm init, join or upgrade that is given --patches, which restarts the kubelet; give it at every later upgrade again, or the change is lost", "kubeadm 1.37.2", kubeadmPatches},
-	{FormKubeadmConfig, true, true, "kubeadm init puts the KubeletConfiguration into the ConfigMap kube-system/kubelet-config, which only nodes that join or upgrade later read; nodes that exist need the patches", "kubeadm 1.37.2 (v1beta4)", kubeadmConfig},
-	{FormClusterAPI, true, true, "replaces machines: every machine of the control plane and of the named pools", "Cluster API 1.14.2 (v1beta2)", clusterAPIFiles},
+	{FormConfig, "a kubelet reads it when it starts, so restart kubelets, in batches", "the loader of kubelet 1.37.2", configFile},
+	{FormDropIn, "a kubelet reads it when it starts, so restart kubelets, in batches", "the loader of kubelet 1.37.2", dropInFile},
+	{FormStaticPod, "restarts the kube-controller-manager of a machine when kubeadm, given --patches, writes its static pod", "kubeadm 1.37.2", staticPodFile},
+	{FormKubeadmPatches, "works at the next kubeadm join or upgrade that is given --patches, which restarts what it changes; give it at every later upgrade again, or the change is lost", "kubeadm 1.37.2", kubeadmPatches},
+	{FormKubeadmConfig, "for new clusters; kubeadm init puts the KubeletConfiguration into the ConfigMap kube-system/kubelet-config, which nodes read when they join or upgrade, and not before", "kubeadm 1.37.2 (v1beta4)", kubeadmConfig},
+	{FormClusterAPI, "replaces machines, in every group of machines whose object it changes", "Cluster API 1.14.2 (v1beta2)", clusterAPIFiles},
 }
 
 // Forms lists the forms there are.
@@ -81,10 +86,16 @@ func Render(in Intent, name Form) (Rendered, error) {
 	if err := f.refuse(in); err != nil {
 		return Rendered{}, err
 	}
-	r := Rendered{Form: name, Effect: f.effect, Order: f.order(in), CheckedWith: f.checkedWith}
+	r := Rendered{Form: name, Effect: f.effect, CheckedWith: f.checkedWith}
 	for _, file := range f.files(in) {
-		file.Data = append([]byte(r.header()), file.Data...)
-		r.Files = append(r.Files, file)
+		order := order(in, file.kubelets)
+		for _, step := range order {
+			if !slices.Contains(r.Order, step) {
+				r.Order = append(r.Order, step)
+			}
+		}
+		file.Data = append([]byte(f.header(order)), file.Data...)
+		r.Files = append(r.Files, file.File)
 	}
 	return r, nil
 }
@@ -96,47 +107,52 @@ func (f form) refuse(in Intent) error {
 		return fmt.Errorf("kubeadm: the form %s needs kubeadm.patchesDirectory", f.name)
 	case f.name == FormClusterAPI && in.ClusterAPI == nil:
 		return fmt.Errorf("clusterAPI: the form %s needs clusterAPI", f.name)
-	case f.plane && !f.kubelet && in.LivenessSource == Kubelet:
+	case f.name == FormStaticPod && in.LivenessSource == Kubelet:
 		return fmt.Errorf("livenessSource: Kubelet is how a kube-controller-manager starts without any flag; remove the flags and patches of the external mode instead")
 	}
 	return nil
 }
 
-// order is the sequence of KEP-6371: the control plane leaves kubelet mode
-// before the first Lease goes, and returns to it after the last one is back.
-func (f form) order(in Intent) []string {
-	var steps []string
-	switch {
-	case f.plane && in.LivenessSource == External:
-		steps = append(steps, "First the control plane, every replica, standby ones too: "+planeStep(in)+".")
-	case f.plane:
-		steps = append(steps, "Leave the control plane in external mode until every kubelet renews its Lease again.")
+// order is the sequence of KEP-6371 as far as it concerns one step: the control
+// plane leaves kubelet mode before the first Lease goes, and returns to it
+// after the last one is back.
+func order(in Intent, kubelets bool) []string {
+	if !kubelets && in.NodeLease == LeaseOn {
+		return []string{"These are the flags of the external mode. Keep them until every node's Lease is renewed again, then remove them."}
 	}
-	if f.kubelet {
-		steps = append(steps, kubeletStep(in)...)
+	if !kubelets {
+		return []string{"STEP 1, the control plane, every replica, standby ones too: " + planeStep(in) + "."}
 	}
-	return steps
+	switch in.NodeLease {
+	case LeaseOff:
+		return []string{
+			"STEP 2, the kubelets, batch by batch; stop at the first node that flaps between Unknown and Ready.",
+			precondition(in),
+			"Leases that exist stay behind and go stale; find their readers first (fencing, dashboards, kubectl describe).",
+		}
+	case LeaseStretched:
+		if in.LivenessSource == Kubelet {
+			return in.Stretch.facts(in.LivenessSource)
+		}
+		return append([]string{"STEP 2, the kubelets, batch by batch.", precondition(in)}, in.Stretch.facts(in.LivenessSource)...)
+	}
+	return []string{
+		"STEP 1, the kubelets. PRECONDITION: none; Leases hurt nobody.",
+		"Only when every node's Lease is renewed again may a kube-controller-manager return to kubelet mode.",
+	}
 }
 
+// precondition is what must be true before a kubelet changes.
+func precondition(in Intent) string {
+	return "PRECONDITION: no kube-controller-manager replica is in kubelet mode (" + externalSign(in) + "), and a detector writes Ready=Unknown."
+}
+
+// planeStep is the external mode in words.
 func planeStep(in Intent) string {
 	if in.Controller == InTree {
 		return "kube-controller-manager 1.38 with --node-liveness-source=external (flag and gate as in KEP-6371)"
 	}
 	return "node-lifecycle-controller off in kube-controller-manager, then nodewarden-controller in external mode"
-}
-
-func kubeletStep(in Intent) []string {
-	switch in.NodeLease {
-	case LeaseOff:
-		return []string{
-			"PRECONDITION: no kube-controller-manager replica is in kubelet mode (" + externalSign(in) + "), and a detector writes Ready=Unknown.",
-			"Then the kubelets, batch by batch; stop at the first node that flaps between Unknown and Ready.",
-			"Leases that exist stay behind and go stale; find their readers first (fencing, dashboards, kubectl describe).",
-		}
-	case LeaseStretched:
-		return in.Stretch.steps(in.LivenessSource)
-	}
-	return []string{"First the kubelets. Only when every node's Lease is renewed again may a kube-controller-manager return to kubelet mode."}
 }
 
 // externalSign is how one sees the mode of a replica.
@@ -147,16 +163,16 @@ func externalSign(in Intent) string {
 	return "each runs with --controllers=...,-node-lifecycle-controller"
 }
 
-// steps says what a longer lease saves, what it costs and who notices first.
-func (s Stretch) steps(source LivenessSource) []string {
+// facts says what a longer lease saves, what it costs and who notices first.
+func (s Stretch) facts(source LivenessSource) []string {
 	before := float64(s.Nodes) * renewalsPerLease / defaultLeaseSeconds
 	after := float64(s.Nodes) * renewalsPerLease / float64(s.LeaseDurationSeconds)
-	steps := []string{
+	facts := []string{
 		fmt.Sprintf("Saves %.1f of %.1f Lease writes a second (%d nodes, one renewal every %.0f s instead of 10 s).",
 			before-after, before, s.Nodes, float64(s.LeaseDurationSeconds)/renewalsPerLease),
 		fmt.Sprintf("Costs certainty: a Lease up to %.0f s old says nothing.", s.renewSeconds()),
 	}
-	return append(steps, s.firstReader(source))
+	return append(facts, s.firstReader(source))
 }
 
 // firstReader names the reader of Leases that a long interval breaks first.
@@ -174,12 +190,12 @@ func (s Stretch) firstReader(source LivenessSource) string {
 }
 
 // header is the comment that every rendered file begins with.
-func (r Rendered) header() string {
+func (f form) header(order []string) string {
 	lines := []string{
-		"Rendered by nodewarden kubelet render --form " + string(r.Form) + ".",
-		"Effect: " + r.Effect + ".",
+		"Rendered by nodewarden kubelet render --form " + string(f.name) + ".",
+		"Effect: " + f.effect + ".",
 	}
-	lines = append(lines, r.Order...)
-	lines = append(lines, "Form checked with "+r.CheckedWith+".")
+	lines = append(lines, order...)
+	lines = append(lines, "Form checked with "+f.checkedWith+".")
 	return "# " + strings.Join(lines, "\n# ") + "\n"
 }

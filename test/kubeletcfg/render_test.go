@@ -64,11 +64,11 @@ func TestRenderedFilesAreTheRecordedOnes(t *testing.T) {
 func TestEveryKubeletPartRepeatsThePrecondition(t *testing.T) {
 	intent := intents(t)["lease-off"]
 	for _, form := range kubeletcfg.Forms() {
-		if form == kubeletcfg.FormStaticPod {
-			continue // the control plane is the precondition
-		}
 		files, _ := rendered(t, intent, form)
 		for _, f := range files {
+			if form == kubeletcfg.FormStaticPod || strings.HasPrefix(f.Name, "1-control-plane/") {
+				continue // the control plane is the precondition
+			}
 			if !strings.Contains(string(f.Data), "PRECONDITION: no kube-controller-manager replica is in kubelet mode") {
 				t.Errorf("%s/%s does not say what must be true before:\n%s", form, f.Name, f.Data)
 			}
@@ -205,7 +205,8 @@ func TestKubeadmAppliesItsPatches(t *testing.T) {
 	for name, intent := range intents(t) {
 		t.Run(name, func(t *testing.T) {
 			files, _ := rendered(t, intent, kubeletcfg.FormKubeadmPatches)
-			dir := writeAll(t, files)
+			last := filepath.Dir(files[len(files)-1].Name)
+			dir := filepath.Join(writeAll(t, files), last)
 			if found := kubeletcfg.LintKubeadmPatches(dir, files); len(found) > 0 {
 				t.Errorf("lint does not like them: %v", found)
 			}
@@ -262,6 +263,20 @@ func checkPlane(t *testing.T, in kubeletcfg.Intent, args []string) {
 		want := was && (name != "node-lifecycle-controller" || in.LivenessSource == kubeletcfg.Kubelet)
 		if r[1].Enabled[name] != want {
 			t.Errorf("%s: runs %t, want %t, with %q (%s)", name, r[1].Enabled[name], want, args, r[1].Error)
+		}
+	}
+}
+
+func TestNoStepChangesControlPlaneAndKubeletsAtOnce(t *testing.T) {
+	for name, intent := range intents(t) {
+		for _, form := range []kubeletcfg.Form{kubeletcfg.FormKubeadmPatches, kubeletcfg.FormClusterAPI} {
+			files, _ := rendered(t, intent, form)
+			for _, f := range files {
+				kubelets := strings.Contains(string(f.Data), "enableNodeLease") || strings.Contains(string(f.Data), "nodeLeaseDurationSeconds")
+				if kubelets && strings.HasPrefix(f.Name, "1-control-plane/") {
+					t.Errorf("%s, %s: %s changes kubelets in the step before theirs", name, form, f.Name)
+				}
+			}
 		}
 	}
 }
@@ -338,7 +353,10 @@ func TestClusterAPITakesItsObjects(t *testing.T) {
 				kinds = append(kinds, r.Kind)
 				checkMachine(t, intent, r)
 			}
-			want := []string{"KubeadmControlPlane"}
+			want := []string{"KubeadmControlPlane", "KubeadmControlPlane"}
+			if intent.NodeLease == kubeletcfg.LeaseOn {
+				want = want[1:] // the control plane has done its step already
+			}
 			for range intent.ClusterAPI.Workers {
 				want = append(want, "KubeadmConfigTemplate", "MachineDeployment")
 			}
@@ -359,6 +377,9 @@ func checkMachine(t *testing.T, in kubeletcfg.Intent, r clusterAPIResult) {
 	spec := r.Object["spec"].(map[string]any)
 	for _, key := range strings.Split(at, "/") {
 		spec = spec[key].(map[string]any)
+	}
+	if spec["files"] == nil {
+		return // the control plane's own step
 	}
 	file := spec["files"].([]any)[0].(map[string]any)
 	config := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + file["content"].(string)

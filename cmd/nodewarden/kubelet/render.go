@@ -3,6 +3,7 @@ package kubelet
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,7 +25,8 @@ func renderCommand(s Streams) *cobra.Command {
 Forms: ` + formList() + `.
 
 Every file begins with what applying it does to the machines, in which order it
-may be applied, and what must be true before. Without --dir the files are
+may be applied, and what must be true before. A form of several steps puts each
+step into a folder of its own. Without --dir the files are
 printed; with it they are written there, and files that exist are not replaced.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return render(s, o, args[0]) },
@@ -82,7 +84,7 @@ func printFiles(s Streams, files []kubeletcfg.File) error {
 func writeFiles(s Streams, dir string, r kubeletcfg.Rendered) error {
 	var errs []error
 	for _, f := range r.Files {
-		name := filepath.Join(dir, f.Name)
+		name := filepath.Join(dir, filepath.FromSlash(f.Name))
 		if err := createFile(name, f.Data); err != nil {
 			errs = append(errs, err)
 			continue
@@ -96,7 +98,12 @@ func writeFiles(s Streams, dir string, r kubeletcfg.Rendered) error {
 	return errors.Join(errs...)
 }
 
+// createFile also makes the folder of a step. The directory above is the
+// user's, and must be there.
 func createFile(name string, data []byte) error {
+	if err := os.Mkdir(filepath.Dir(name), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
