@@ -39,14 +39,15 @@ const (
 	Nodewarden Controller = "Nodewarden"
 )
 
-// NodeLease is what kubelets do about their Lease.
+// NodeLease is what kubelets do about their Lease. The values are no words
+// that YAML takes for true or false.
 type NodeLease string
 
 const (
 	// LeaseOn: renewed every quarter of 40 s. The default, and the way back.
-	LeaseOn NodeLease = "On"
+	LeaseOn NodeLease = "Enabled"
 	// LeaseOff: neither created nor renewed. Needs kubelets from 1.38 on.
-	LeaseOff NodeLease = "Off"
+	LeaseOff NodeLease = "Disabled"
 	// LeaseStretched: renewed less often. The most that older kubelets can do.
 	LeaseStretched NodeLease = "Stretched"
 )

@@ -13,7 +13,7 @@ controlPlaneVersion: v1.38.0
 kubeletVersion: v1.38.0
 livenessSource: External
 controller: InTree
-nodeLease: "Off"
+nodeLease: Disabled
 kubeadm:
   patchesDirectory: /etc/kubernetes/patches
 clusterAPI:
@@ -31,23 +31,23 @@ func TestAnIntentIsReadStrictly(t *testing.T) {
 		t.Fatalf("a valid one is refused: %v", err)
 	}
 	for name, c := range map[string]struct{ old, new, want string }{
-		"an unknown key":          {"nodeLease: \"Off\"", "nodeLease: \"Off\"\nnodeLeases: x", `unknown field "nodeLeases"`},
+		"an unknown key":          {"nodeLease: Disabled", "nodeLease: Disabled\nnodeLeases: x", `unknown field "nodeLeases"`},
 		"a key in the wrong case": {"livenessSource:", "LivenessSource:", `unknown field "LivenessSource"`},
 		"a key that is there twice": {"controller: InTree", "controller: InTree\ncontroller: InTree",
 			`"controller" already set`},
-		"another version":                             {"v1alpha1", "v1", "must be config.nodewarden.dev/v1alpha1 with kind: KubeletIntent"},
-		"off without quotes, which YAML takes for no": {`"Off"`, "Off", "cannot unmarshal bool"},
-		"a lease that is neither":                     {`"Off"`, "Gone", `nodeLease: Unsupported value: "Gone"`},
-		"a version nobody can read":                   {"kubeletVersion: v1.38.0", "kubeletVersion: newest", `kubeletVersion: Invalid value: "newest"`},
-		"a kubelet newer than the control plane":      {"kubeletVersion: v1.38.0", "kubeletVersion: v1.39.0", "newer than the control plane"},
-		"leases off before 1.38":                      {"kubeletVersion: v1.38.0", "kubeletVersion: v1.37.2", "use Stretched"},
-		"leases off on an alpha of 1.38":              {"kubeletVersion: v1.38.0", "kubeletVersion: v1.38.0-alpha.1", "use Stretched"},
-		"the in-tree external mode before 1.38":       {"controlPlaneVersion: v1.38.0", "controlPlaneVersion: v1.37.2", "use Nodewarden"},
-		"leases off while the kubelet is the source":  {"External", "Kubelet", "needs livenessSource: External"},
-		"a relative patch directory":                  {"patchesDirectory: /etc/kubernetes/patches\nclusterAPI", "patchesDirectory: patches\nclusterAPI", "clean absolute path"},
-		"an object name that is none":                 {"template: a-2", "template: A_2", "clusterAPI.workers[0].template"},
-		"a pool that is there twice":                  {"template: a-2", "template: a-2\n  - machineDeployment: a\n    template: a-3", "Duplicate value"},
-		"a stretch with nothing to stretch":           {"kubeadm:\n", "stretch: {leaseDurationSeconds: 100, nodes: 3}\nkubeadm:\n", "belongs to nodeLease: Stretched"},
+		"another version":                            {"v1alpha1", "v1", "must be config.nodewarden.dev/v1alpha1 with kind: KubeletIntent"},
+		"off, which YAML takes for false":            {"Disabled", "off", "cannot unmarshal bool"},
+		"a lease that is neither":                    {"Disabled", "Gone", `nodeLease: Unsupported value: "Gone"`},
+		"a version nobody can read":                  {"kubeletVersion: v1.38.0", "kubeletVersion: newest", `kubeletVersion: Invalid value: "newest"`},
+		"a kubelet newer than the control plane":     {"kubeletVersion: v1.38.0", "kubeletVersion: v1.39.0", "newer than the control plane"},
+		"leases off before 1.38":                     {"kubeletVersion: v1.38.0", "kubeletVersion: v1.37.2", "use Stretched"},
+		"leases off on an alpha of 1.38":             {"kubeletVersion: v1.38.0", "kubeletVersion: v1.38.0-alpha.1", "use Stretched"},
+		"the in-tree external mode before 1.38":      {"controlPlaneVersion: v1.38.0", "controlPlaneVersion: v1.37.2", "use Nodewarden"},
+		"leases off while the kubelet is the source": {"External", "Kubelet", "needs livenessSource: External"},
+		"a relative patch directory":                 {"patchesDirectory: /etc/kubernetes/patches\nclusterAPI", "patchesDirectory: patches\nclusterAPI", "clean absolute path"},
+		"an object name that is none":                {"template: a-2", "template: A_2", "clusterAPI.workers[0].template"},
+		"a pool that is there twice":                 {"template: a-2", "template: a-2\n  - machineDeployment: a\n    template: a-3", "Duplicate value"},
+		"a stretch with nothing to stretch":          {"kubeadm:\n", "stretch: {leaseDurationSeconds: 100, nodes: 3}\nkubeadm:\n", "belongs to nodeLease: Stretched"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Replace(validIntent, c.old, c.new, 1)

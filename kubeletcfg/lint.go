@@ -171,7 +171,7 @@ func leaves(value any, t reflect.Type, at fieldPath, visit func(fieldPath, any))
 // String is the report as lint prints it.
 func (r Report) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "kubelet %s: %s, %s (%s)\n", r.KubeletVersion, r.verdict(), count(len(r.Findings), "finding"), r.Basis)
+	fmt.Fprintf(&b, "kubelet %s: %s, %s (basis: %s)\n", r.KubeletVersion, r.verdict(), count(len(r.Findings), "finding"), r.Basis)
 	for _, f := range r.Findings {
 		fmt.Fprintf(&b, "  %s\n", f)
 		if f.Basis == FromKEP {

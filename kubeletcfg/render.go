@@ -94,7 +94,7 @@ func Render(in Intent, name Form) (Rendered, error) {
 				r.Order = append(r.Order, step)
 			}
 		}
-		file.Data = append([]byte(f.header(order)), file.Data...)
+		file.Data = append([]byte(f.header(in, order)), file.Data...)
 		r.Files = append(r.Files, file.File)
 	}
 	return r, nil
@@ -189,13 +189,22 @@ func (s Stretch) firstReader(source LivenessSource) string {
 	return "Breaks first: readers with a limit of their own below " + fmt.Sprintf("%.0f s", s.renewSeconds()) + ". The controller in external mode ignores Leases."
 }
 
+// knownOnlyFromKEP: does the intent use what no released version has yet?
+func (in Intent) knownOnlyFromKEP() bool {
+	return in.NodeLease == LeaseOff || in.LivenessSource == External && in.Controller == InTree
+}
+
 // header is the comment that every rendered file begins with.
-func (f form) header(order []string) string {
+func (f form) header(in Intent, order []string) string {
 	lines := []string{
 		"Rendered by nodewarden kubelet render --form " + string(f.name) + ".",
 		"Effect: " + f.effect + ".",
 	}
 	lines = append(lines, order...)
-	lines = append(lines, "Form checked with "+f.checkedWith+".")
+	checked := "Form checked with " + f.checkedWith
+	if in.knownOnlyFromKEP() {
+		checked += "; the setting itself is that of KEP-6371, and no release had it then"
+	}
+	lines = append(lines, checked+".")
 	return "# " + strings.Join(lines, "\n# ") + "\n"
 }

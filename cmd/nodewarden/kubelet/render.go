@@ -82,6 +82,11 @@ func printFiles(s Streams, files []kubeletcfg.File) error {
 }
 
 func writeFiles(s Streams, dir string, r kubeletcfg.Rendered) error {
+	if info, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("--dir: %w", err)
+	} else if !info.IsDir() {
+		return fmt.Errorf("--dir: %s is not a directory", dir)
+	}
 	var errs []error
 	for _, f := range r.Files {
 		name := filepath.Join(dir, filepath.FromSlash(f.Name))
@@ -98,8 +103,7 @@ func writeFiles(s Streams, dir string, r kubeletcfg.Rendered) error {
 	return errors.Join(errs...)
 }
 
-// createFile also makes the folder of a step. The directory above is the
-// user's, and must be there.
+// createFile also makes the folder of a step.
 func createFile(name string, data []byte) error {
 	if err := os.Mkdir(filepath.Dir(name), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
