@@ -25,15 +25,16 @@ func TestTheEarHearsEveryByteAndReadsTheClock(t *testing.T) {
 	if !e.time().Equal(noon) || e.silence(noon) != 0 {
 		t.Errorf("before any answer: %s, silent for %s", e.time(), e.silence(noon))
 	}
+	clock.SetTime(at(1))
 	resp, err := (&http.Client{Transport: e.wrap(http.DefaultTransport)}).Get(server.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if !e.time().Equal(at(20)) || e.offset() != 20*time.Minute {
-		t.Errorf("after an answer: %s, ahead by %s", e.time(), e.offset())
+	if !e.time().Equal(at(20)) || e.offset() != 19*time.Minute || e.silence(noon) != 0 {
+		t.Errorf("after an answer: %s, ahead by %s, silent for %s", e.time(), e.offset(), e.silence(noon))
 	}
-	clock.SetTime(at(2))
+	clock.SetTime(at(3))
 	if got := e.silence(noon); got != 2*time.Minute || !e.time().Equal(at(22)) {
 		t.Errorf("two minutes later: silent for %s, %s", got, e.time())
 	}

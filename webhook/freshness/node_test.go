@@ -101,6 +101,9 @@ func TestTrimmingKeepsAllThatIsRead(t *testing.T) {
 			if got, want := known(slim), known(b); !reflect.DeepEqual(got, want) {
 				t.Errorf("\n got %+v\nwant %+v", got, want)
 			}
+			if r := nodes.Ready(slim.Node); r != nil && r.Reason+r.Message != "" {
+				t.Errorf("it keeps %q and %q", r.Reason, r.Message)
+			}
 			if slim.Name != b.Name || slim.ResourceVersion != b.ResourceVersion {
 				t.Errorf("name and version %s %s", slim.Name, slim.ResourceVersion)
 			}

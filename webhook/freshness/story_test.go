@@ -173,6 +173,9 @@ func TestTheAPIServersClockRules(t *testing.T) {
 			seen := func(m float64) time.Time { return at(m).Add(off) } // an instant by its clock
 			n := func(m float64) *corev1.Node { return heard("n", seen(m)).by("kubelet", seen(m)).Node }
 			l.no(l.Replace([]any{n(-14)}, "")).seen(0, 0)
+			if age := l.figures().age; age != 0 {
+				t.Errorf("straight after the list the picture says it is %s old", age)
+			}
 			l.until(1.1).bookmark().seen(1, 0)
 			l.no(l.Update(n(1.1))).seen(0, 0)
 			if age := l.figures().age; age != 0 {
@@ -188,6 +191,19 @@ func TestAWrongIdeaOfTheClockHeals(t *testing.T) {
 	l.ear.anchor.Store(&anchor{at(-59), at(1)})
 	if f := l.figures(); f.stalled != 0 || f.age != 0 {
 		t.Errorf("after the correction: %+v", f)
+	}
+	if age := l.bookmark().until(15).figures().age; age != 14*time.Minute {
+		t.Errorf("deaf for 14m since, the picture says it is %s old", age)
+	}
+}
+
+func TestAnOldStampDoesNotTakeThePictureBack(t *testing.T) {
+	l := begin(t).until(5).event(heard("n", noon).by("kubelet", noon))
+	if age := l.figures().age; age != 5*time.Minute {
+		t.Errorf("listed 5m ago, the picture says it is %s old", age)
+	}
+	if age := l.bookmark().event(heard("m", noon).by("kubelet", noon)).figures().age; age != 0 {
+		t.Errorf("after a bookmark the picture says it is %s old", age)
 	}
 }
 

@@ -13,11 +13,12 @@ func TestASilentDetectorAmongSeveralIsSeen(t *testing.T) {
 	l := begin(t,
 		heard("a", noon).by("kubelet", noon).by("probes", at(-30)),
 		heard("b", noon).by("kubelet", noon).by("bmc", at(-50)),
+		heard("d", noon).by("kubelet", noon).by("probes", at(-45)),
 		heard("c", noon).by("kube-controller-manager", at(-1)).by("ancient-changes", at(-5)),
 	)
 	l.until(1).event(heard("a", at(1)).by("kubelet", at(1))). // the kubelet took all fields of Ready over
 									until(2).event(heard("b", noon).by("kubelet", noon).by("probes", at(2)))
-	got := l.figures().writers
+	got := l.event(heard("e", noon).by("probes", at(-40))).figures().writers
 	if len(got) != 2 || !got["probes"].Equal(at(2)) || !got["bmc"].Equal(at(-50)) {
 		t.Errorf("external writers: %v", got)
 	}
