@@ -7,28 +7,29 @@ import (
 	"testing"
 
 	"github.com/nodewarden/nodewarden/contract"
+	"github.com/nodewarden/nodewarden/test/integration/policy/writes"
 )
 
 // The policies and the contract are two statements of one table of rules. The
 // soak (NODEWARDEN_SOAK=1) takes ten million writes; the race detector, under
 // which CEL is fifteen times slower, a tenth of the ordinary hundred thousand.
 func TestPolicyAndContractAgreeOnEveryWrite(t *testing.T) {
-	policies, writes := 40, 2_500
+	policies, requests := 40, 2_500
 	switch {
 	case os.Getenv("NODEWARDEN_SOAK") != "":
-		policies, writes = 1_000, 10_000
+		policies, requests = 1_000, 10_000
 	case underRace:
-		policies, writes = 10, 500
+		policies, requests = 10, 500
 	case testing.Short():
-		policies, writes = 10, 500
+		policies, requests = 10, 500
 	}
 	seen := map[string]bool{}
-	g := generate(1)
+	g := writes.From(1)
 	for range policies {
-		p := g.policy()
+		p := g.Policy()
 		b := enforceInBulk(t, p)
-		for range writes {
-			r := g.request()
+		for range requests {
+			r := request(g.Write())
 			want := expected(r, p)
 			got, err := b.judge(r)
 			if err != nil {
@@ -53,16 +54,16 @@ func TestPolicyAndContractAgreeOnEveryWrite(t *testing.T) {
 // What holds for a set of policies evaluated as one holds for each alone, with
 // its own cost budget, message and audit annotation.
 func TestEveryPolicyAloneAgreesToo(t *testing.T) {
-	policies, writes := 6, 300
+	policies, requests := 6, 300
 	if underRace || testing.Short() {
-		policies, writes = 2, 100
+		policies, requests = 2, 100
 	}
-	g := generate(2)
+	g := writes.From(2)
 	for range policies {
-		p := g.policy()
+		p := g.Policy()
 		e := enforce(t, p)
-		for range writes {
-			r := g.request()
+		for range requests {
+			r := request(g.Write())
 			got, err := e.judge(r)
 			if err != nil {
 				t.Fatalf("an evaluation error is a defect: %v\n%s", err, show(r, p))
@@ -75,7 +76,7 @@ func TestEveryPolicyAloneAgreesToo(t *testing.T) {
 }
 
 func show(r request, p contract.Policy) string {
-	return "policy " + text(p) + "\nuser " + text(r.user) + "\nbefore " + text(r.before) + "\nafter " + text(r.after)
+	return "policy " + text(p) + "\nuser " + text(r.User) + "\nbefore " + text(r.Before) + "\nafter " + text(r.After)
 }
 
 func text(v any) string {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	admissionregv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -21,6 +20,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/nodewarden/nodewarden/contract"
+	"github.com/nodewarden/nodewarden/test/integration/policy/writes"
 )
 
 // What stands here turns rendered objects into what an API server makes of
@@ -36,23 +36,20 @@ var (
 )
 
 // request is a write as it reaches admission.
-type request struct {
-	before, after *corev1.Node
-	user          contract.User
-}
+type request writes.Write
 
-func (r request) write() contract.Write { return contract.Between(r.before, r.after, r.user) }
+func (r request) write() contract.Write { return contract.Between(r.Before, r.After, r.User) }
 
 func (r request) attributes() *admission.VersionedAttributes {
-	who := &user.DefaultInfo{Name: r.user.Name, Groups: r.user.Groups}
-	if r.before == nil {
-		a := admission.NewAttributesRecord(r.after, nil, nodeKind, "", r.after.Name, nodeResource, "", admission.Create, &metav1.CreateOptions{}, false, who)
-		return &admission.VersionedAttributes{Attributes: a, VersionedKind: nodeKind, VersionedObject: admission.NewLazyObject(r.after)}
+	who := &user.DefaultInfo{Name: r.User.Name, Groups: r.User.Groups}
+	if r.Before == nil {
+		a := admission.NewAttributesRecord(r.After, nil, nodeKind, "", r.After.Name, nodeResource, "", admission.Create, &metav1.CreateOptions{}, false, who)
+		return &admission.VersionedAttributes{Attributes: a, VersionedKind: nodeKind, VersionedObject: admission.NewLazyObject(r.After)}
 	}
-	a := admission.NewAttributesRecord(r.after, r.before, nodeKind, "", r.after.Name, nodeResource, "status", admission.Update, &metav1.UpdateOptions{}, false, who)
+	a := admission.NewAttributesRecord(r.After, r.Before, nodeKind, "", r.After.Name, nodeResource, "status", admission.Update, &metav1.UpdateOptions{}, false, who)
 	return &admission.VersionedAttributes{
 		Attributes: a, VersionedKind: nodeKind,
-		VersionedObject: admission.NewLazyObject(r.after), VersionedOldObject: admission.NewLazyObject(r.before),
+		VersionedObject: admission.NewLazyObject(r.After), VersionedOldObject: admission.NewLazyObject(r.Before),
 	}
 }
 
@@ -187,7 +184,7 @@ type verdict struct {
 
 func (e enforced) judge(r request) (verdict, error) {
 	operation := admissionregv1.Update
-	if r.before == nil {
+	if r.Before == nil {
 		operation = admissionregv1.Create
 	}
 	var v verdict

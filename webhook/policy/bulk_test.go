@@ -76,7 +76,7 @@ func enforceInBulk(t testing.TB, p contract.Policy) *bulk {
 
 func (b *bulk) judge(r request) (verdict, error) {
 	a, operation := r.attributes(), admissionregv1.Update
-	if r.before == nil {
+	if r.Before == nil {
 		operation = admissionregv1.Create
 	}
 	matches, some := make([]bool, len(b.conditions)), false

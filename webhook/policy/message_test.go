@@ -11,26 +11,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodewarden/nodewarden/contract"
+	"github.com/nodewarden/nodewarden/test/integration/policy/writes"
 )
 
 // A user should not be able to tell from the message which enforcer refused.
 // The two differ in how they write durations, long or foreign text and long
 // lists, so the writes here hold none.
 func TestThePolicyRefusesInTheContractsWords(t *testing.T) {
-	g := generate(4)
-	policies, writes := 6, 200
+	g := writes.From(4)
+	policies, requests := 6, 200
 	if underRace {
-		policies, writes = 2, 60
+		policies, requests = 2, 60
 	}
 	refused, warned := 0, 0
 	for range policies {
 		p := everything()
-		p.RecoveryHold, p.SignalPersistence = pick(g, 10*time.Second, time.Minute), pick(g, 0, 5*time.Second, 90*time.Second)
-		p.Rules[pick(g, contract.Rules()...)] = contract.Warn
-		p.Rules[pick(g, contract.Rules()...)] = contract.Off
+		p.RecoveryHold, p.SignalPersistence = writes.Pick(g, 10*time.Second, time.Minute), writes.Pick(g, 0, 5*time.Second, 90*time.Second)
+		p.Rules[writes.Pick(g, contract.Rules()...)] = contract.Warn
+		p.Rules[writes.Pick(g, contract.Rules()...)] = contract.Off
 		e := enforce(t, p)
-		for range writes {
-			r := g.request()
+		for range requests {
+			r := request(g.Write())
 			tame(r)
 			got, err := e.judge(r)
 			if err != nil {
@@ -59,8 +60,8 @@ var plainText = regexp.MustCompile(`^[ -~]{0,64}$`)
 
 // tame leaves out what the two write differently.
 func tame(r request) {
-	tameNode(r.after)
-	tameNode(r.before)
+	tameNode(r.After)
+	tameNode(r.Before)
 }
 
 func tameNode(n *corev1.Node) {
@@ -86,7 +87,7 @@ func tameNode(n *corev1.Node) {
 // remedies differ by a second.
 func tameTime(t *metav1.Time) {
 	if y := t.Year(); y > 2199 || y < 2001 && y != 1 {
-		*t = metav1.NewTime(noon)
+		*t = metav1.NewTime(writes.Noon)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/nodewarden/nodewarden/contract"
+	"github.com/nodewarden/nodewarden/test/integration/policy/writes"
 )
 
 // everything is a policy in which all rules deny, so that every message holds
@@ -40,7 +41,7 @@ func TestNoRequestEndsInAnEvaluationError(t *testing.T) {
 			many = 400 // 3,000 take a minute of CPU here
 		}
 		for name, r := range hostile(many) {
-			r.user = account("liveness", "detector-7")
+			r.User = writes.Account("liveness", "detector-7")
 			t.Run(kind+"/"+name, func(t *testing.T) {
 				got, err := e.judge(r)
 				if err != nil {
@@ -90,13 +91,13 @@ func hostile(n int) map[string]request {
 		return corev1.NodeCondition{Type: "Ready", Status: corev1.ConditionStatus(status), Reason: reason, Message: message, LastHeartbeatTime: at, LastTransitionTime: at}
 	}
 	one := func(c ...corev1.NodeCondition) *corev1.Node {
-		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: corev1.NodeStatus{Conditions: c}}
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: writes.Node}, Status: corev1.NodeStatus{Conditions: c}}
 	}
-	add := func(name string, before, after *corev1.Node) { all[name] = request{before: before, after: after} }
-	kubelets := ready("True", "KubeletReady", "kubelet is posting ready status", metav1.NewTime(noon))
+	add := func(name string, before, after *corev1.Node) { all[name] = request{Before: before, After: after} }
+	kubelets := ready("True", "KubeletReady", "kubelet is posting ready status", metav1.NewTime(writes.Noon))
 
-	for _, a := range strange {
-		for _, b := range strange {
+	for _, a := range writes.Strange {
+		for _, b := range writes.Strange {
 			if (a.Year()+b.Year())%3 == 0 || a.Equal(b) {
 				add(fmt.Sprintf("instants %v and %v", a, b),
 					one(ready("True", "KubeletReady", "", metav1.NewTime(a))), one(ready("Unknown", "Gone", "", metav1.NewTime(b))))
@@ -123,19 +124,19 @@ func hostile(n int) map[string]request {
 	add(fmt.Sprint(n, " Ready entries, all gone"), one(many(n, same("Ready"))...), one())
 	add(fmt.Sprint(n, " Ready entries created"), nil, one(many(n, same("Ready"))...))
 	add(fmt.Sprint(n, " of one pressure"), one(append(many(n, same("DiskPressure")), kubelets)...), one(append(many(n-1, same("DiskPressure")), dead)...))
-	add("100 KB and newlines in reason and message", one(ready("Unk\nnown", strings.Repeat("ü\n", 50_000), strings.Repeat("\n", 100_000), metav1.NewTime(noon))),
-		one(ready(strings.Repeat("\n", 100_000), strings.Repeat("🙂", 25_000), strings.Repeat("é", 50_000), metav1.NewTime(noon))))
-	add("a reason of 2.5 MB", one(kubelets), one(ready("Unknown", strings.Repeat("A", 2_500_000), "", metav1.NewTime(noon))))
-	add("a status and a message of 1.2 MB", one(ready(strings.Repeat("A", 1_200_000), "X", "", metav1.NewTime(noon))),
-		one(ready("Unknown", "X", strings.Repeat("B", 1_200_000), metav1.NewTime(noon))))
+	add("100 KB and newlines in reason and message", one(ready("Unk\nnown", strings.Repeat("ü\n", 50_000), strings.Repeat("\n", 100_000), metav1.NewTime(writes.Noon))),
+		one(ready(strings.Repeat("\n", 100_000), strings.Repeat("🙂", 25_000), strings.Repeat("é", 50_000), metav1.NewTime(writes.Noon))))
+	add("a reason of 2.5 MB", one(kubelets), one(ready("Unknown", strings.Repeat("A", 2_500_000), "", metav1.NewTime(writes.Noon))))
+	add("a status and a message of 1.2 MB", one(ready(strings.Repeat("A", 1_200_000), "X", "", metav1.NewTime(writes.Noon))),
+		one(ready("Unknown", "X", strings.Repeat("B", 1_200_000), metav1.NewTime(writes.Noon))))
 	wide := strings.Repeat("🙂", 64)
-	add("every value at its widest", one(ready(wide, wide, "", metav1.NewTime(noon)), corev1.NodeCondition{Type: corev1.NodeConditionType(wide)}),
+	add("every value at its widest", one(ready(wide, wide, "", metav1.NewTime(writes.Noon)), corev1.NodeCondition{Type: corev1.NodeConditionType(wide)}),
 		one(ready(wide+"a", wide+"b", "", metav1.Time{}), kubelets))
 	add("nothing at all", one(), &corev1.Node{})
 	add("a creation without status or name", nil, &corev1.Node{})
-	managed := one(ready("Unknown", "Gone", "", metav1.NewTime(noon)))
+	managed := one(ready("Unknown", "Gone", "", metav1.NewTime(writes.Noon)))
 	for range 1_000 {
-		t := metav1.NewTime(noon)
+		t := metav1.NewTime(writes.Noon)
 		managed.ManagedFields = append(managed.ManagedFields, metav1.ManagedFieldsEntry{Subresource: "status", Time: &t,
 			FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:lastHeartbeatTime":{}}}}}`)})
 	}
@@ -147,7 +148,7 @@ func hostile(n int) map[string]request {
 
 func TestAUserWithoutNameAndGroupsIsNoFault(t *testing.T) {
 	p := contract.Default(contract.Enforce)
-	r := request{before: &corev1.Node{}, after: &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready"}}}}}
+	r := request{Before: &corev1.Node{}, After: &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready"}}}}}
 	if _, err := enforce(t, p).judge(r); err != nil {
 		t.Error(err)
 	}

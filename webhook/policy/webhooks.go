@@ -180,11 +180,11 @@ func (o WebhookOptions) reachable() error {
 // The two kinds of write that can touch Ready, and nothing else: never leases,
 // never other resources.
 var (
-	createNode   = writes(admissionv1.Create, "nodes")
-	updateStatus = writes(admissionv1.Update, "nodes/status")
+	createNode   = rule(admissionv1.Create, "nodes")
+	updateStatus = rule(admissionv1.Update, "nodes/status")
 )
 
-func writes(operation admissionv1.OperationType, resource string) admissionv1.RuleWithOperations {
+func rule(operation admissionv1.OperationType, resource string) admissionv1.RuleWithOperations {
 	cluster := admissionv1.ClusterScope
 	return admissionv1.RuleWithOperations{
 		Operations: []admissionv1.OperationType{operation},

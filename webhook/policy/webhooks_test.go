@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 
 	"github.com/nodewarden/nodewarden/contract"
+	"github.com/nodewarden/nodewarden/test/integration/policy/writes"
 )
 
 func service() WebhookOptions {
@@ -18,22 +19,22 @@ func service() WebhookOptions {
 // Whatever the API server keeps from the webhook, the contract must have had
 // nothing to say about; whatever it sends, the contract may judge.
 func TestTheWebhookIsCalledForExactlyTheWritesThatAreJudged(t *testing.T) {
-	policies, writes := 30, 600
+	policies, requests := 30, 600
 	if underRace {
-		policies, writes = 5, 200
+		policies, requests = 5, 200
 	}
-	g := generate(3)
+	g := writes.From(3)
 	called := map[string]int{}
 	for range policies {
-		p := g.policy()
+		p := g.Policy()
 		c, err := Webhooks(p, service())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, entry := range c.Webhooks {
 			calls := compileConditions(t, entry.MatchConditions, newestEnv, environment.StoredExpressions)
-			for range writes {
-				r := g.request()
+			for range requests {
+				r := request(g.Write())
 				w := r.write()
 				want := p.Class(w.User, w.Node) == contract.External && p.InScope(w)
 				if entry.Name == SkewEntry {

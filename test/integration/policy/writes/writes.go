@@ -1,4 +1,10 @@
-package policy
+// Package writes makes random writes to Nodes, and random policies to judge
+// them by, for tests that hold two enforcers against each other. The same seed
+// makes the same writes.
+//
+// Most writes begin as a detector's correct one and are then spoilt a little,
+// so that every rule is met on both of its sides.
+package writes
 
 import (
 	"fmt"
@@ -14,23 +20,31 @@ import (
 	"github.com/nodewarden/nodewarden/contract"
 )
 
-// generator makes writes and policies that the enforcers must agree on. Most
-// writes begin as a detector's correct one and are then spoilt a little, so
-// that every rule is met on both of its sides.
-type generator struct{ *rand.Rand }
+// Generator makes writes and policies.
+type Generator struct{ *rand.Rand }
 
-func generate(seed uint64) generator { return generator{rand.New(rand.NewPCG(seed, 20))} }
+// From returns the generator of a seed.
+func From(seed uint64) Generator { return Generator{rand.New(rand.NewPCG(seed, 20))} }
 
-func pick[T any](g generator, from ...T) T { return from[g.IntN(len(from))] }
+// Write is one write by User: Before becomes After. Without Before, After is created.
+type Write struct {
+	Before, After *corev1.Node
+	User          contract.User
+}
 
-func (g generator) oneIn(n int) bool { return g.IntN(n) == 0 }
+// Pick is any of the values.
+func Pick[T any](g Generator, from ...T) T { return from[g.IntN(len(from))] }
 
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+func (g Generator) oneIn(n int) bool { return g.IntN(n) == 0 }
 
-const node = "n1"
+// Noon is the instant around which everything happens.
+var Noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// strange are instants at the edges of what can be reckoned with.
-var strange = []time.Time{
+// Node is the name of every Node.
+const Node = "n1"
+
+// Strange are instants at the edges of what can be reckoned with.
+var Strange = []time.Time{
 	{},
 	time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC),
 	time.Date(0, 12, 31, 23, 59, 59, 0, time.FixedZone("", 14*3600)),
@@ -50,11 +64,11 @@ var strange = []time.Time{
 }
 
 // instant is near noon, mostly.
-func (g generator) instant() metav1.Time {
+func (g Generator) instant() metav1.Time {
 	if g.oneIn(8) {
-		return metav1.NewTime(pick(g, strange...))
+		return metav1.NewTime(Pick(g, Strange...))
 	}
-	t := noon.Add(time.Duration(g.IntN(240)-120) * time.Second)
+	t := Noon.Add(time.Duration(g.IntN(240)-120) * time.Second)
 	switch g.IntN(6) {
 	case 0:
 		t = t.Add(time.Duration(g.IntN(1e9))) // fractions of a second
@@ -64,28 +78,28 @@ func (g generator) instant() metav1.Time {
 	return metav1.NewTime(t)
 }
 
-func (g generator) status() corev1.ConditionStatus {
-	return pick[corev1.ConditionStatus](g, "True", "True", "False", "Unknown", "Unknown", "", "unknown", "Maybe")
+func (g Generator) status() corev1.ConditionStatus {
+	return Pick[corev1.ConditionStatus](g, "True", "True", "False", "Unknown", "Unknown", "", "unknown", "Maybe")
 }
 
-func (g generator) text() string {
-	return pick(g, "", "KubeletReady", "KubeletNotReady", "NodeStatusUnknown", "NodeStatusNeverUpdated",
+func (g Generator) text() string {
+	return Pick(g, "", "KubeletReady", "KubeletNotReady", "NodeStatusUnknown", "NodeStatusNeverUpdated",
 		"OutOfBandProbeFailed", "ProbeFailed2", "with space", "lower", "line\nbreak", "q\"uote\\", "Ünï", "Eé", "9Lives", "X",
 		strings.Repeat("A", 1024), strings.Repeat("A", 1025), strings.Repeat("é", 700), "tab\tand\x00nul", "\u2028")
 }
 
-func (g generator) conditionType() corev1.NodeConditionType {
-	return pick[corev1.NodeConditionType](g, "Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "", "ready", "KernelDeadlock")
+func (g Generator) conditionType() corev1.NodeConditionType {
+	return Pick[corev1.NodeConditionType](g, "Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable", "", "ready", "KernelDeadlock")
 }
 
-func (g generator) condition(t corev1.NodeConditionType) corev1.NodeCondition {
+func (g Generator) condition(t corev1.NodeConditionType) corev1.NodeCondition {
 	return corev1.NodeCondition{Type: t, Status: g.status(), Reason: g.text(), Message: g.text(),
 		LastHeartbeatTime: g.instant(), LastTransitionTime: g.instant()}
 }
 
 // stored is a Node as a kubelet may have left it.
-func (g generator) stored() *corev1.Node {
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node, Labels: g.labels()}}
+func (g Generator) stored() *corev1.Node {
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: Node, Labels: g.labels()}}
 	ready := g.condition("Ready")
 	if g.oneIn(2) {
 		ready = corev1.NodeCondition{Type: "Ready", Status: "True", Reason: "KubeletReady", Message: "kubelet is posting ready status",
@@ -106,33 +120,33 @@ func (g generator) stored() *corev1.Node {
 		n.Status.Conditions[i], n.Status.Conditions[j] = n.Status.Conditions[j], n.Status.Conditions[i]
 	})
 	for g.oneIn(3) {
-		n.Annotations = map[string]string{pick(g, "a", "b"): pick(g, "", "x")}
+		n.Annotations = map[string]string{Pick(g, "a", "b"): Pick(g, "", "x")}
 	}
 	n.ManagedFields = g.managed()
 	return n
 }
 
-func (g generator) labels() map[string]string {
+func (g Generator) labels() map[string]string {
 	if g.oneIn(5) {
-		return pick(g, nil, map[string]string{})
+		return Pick(g, nil, map[string]string{})
 	}
 	m := map[string]string{}
 	for g.oneIn(2) {
-		m[pick(g, "pool", "zone", "size", "example.com/pool")] = pick(g, "", "a", "b", "7", "007", "12", "999999999999999999999", "x-1")
+		m[Pick(g, "pool", "zone", "size", "example.com/pool")] = Pick(g, "", "a", "b", "7", "007", "12", "999999999999999999999", "x-1")
 	}
 	return m
 }
 
 // managed are managedFields as the API server keeps them, or as nobody should.
-func (g generator) managed() []metav1.ManagedFieldsEntry {
+func (g Generator) managed() []metav1.ManagedFieldsEntry {
 	var all []metav1.ManagedFieldsEntry
 	if g.oneIn(4) {
-		return pick(g, nil, all)
+		return Pick(g, nil, all)
 	}
 	for range g.IntN(4) {
 		m := metav1.ManagedFieldsEntry{
-			Manager: pick(g, "kubelet", "detector", "npd"), Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
-			Subresource: pick(g, "status", "status", "status", "status", ""),
+			Manager: Pick(g, "kubelet", "detector", "npd"), Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", FieldsType: "FieldsV1",
+			Subresource: Pick(g, "status", "status", "status", "status", ""),
 		}
 		if !g.oneIn(10) {
 			t := g.instant()
@@ -146,8 +160,8 @@ func (g generator) managed() []metav1.ManagedFieldsEntry {
 	return all
 }
 
-func (g generator) owned() string {
-	return pick(g,
+func (g Generator) owned() string {
+	return Pick(g,
 		`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:lastHeartbeatTime":{},"f:lastTransitionTime":{},"f:status":{}}}}}`,
 		`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:lastHeartbeatTime":{}}}}}`,
 		`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:lastTransitionTime":{},"f:reason":{},"f:status":{}}}}}`,
@@ -160,8 +174,8 @@ func (g generator) owned() string {
 	)
 }
 
-// ready is where the first Ready entry of n stands, or -1.
-func ready1(n *corev1.Node) int {
+// first is where the first Ready entry of n stands, or -1.
+func first(n *corev1.Node) int {
 	for i := range n.Status.Conditions {
 		if n.Status.Conditions[i].Type == "Ready" {
 			return i
@@ -170,36 +184,36 @@ func ready1(n *corev1.Node) int {
 	return -1
 }
 
-// write is one request.
-func (g generator) request() request {
-	r := request{user: g.user()}
+// Write is one write.
+func (g Generator) Write() Write {
+	w := Write{User: g.user()}
 	before := g.stored()
-	r.after = before.DeepCopy()
-	g.record(r.after)
+	w.After = before.DeepCopy()
+	g.record(w.After)
 	for g.oneIn(2) {
-		g.spoil(r.after)
+		g.spoil(w.After)
 	}
-	r.after.ManagedFields = g.managed()
+	w.After.ManagedFields = g.managed()
 	if !g.oneIn(8) {
-		r.before = before
+		w.Before = before
 	}
-	return r
+	return w
 }
 
 // record is the correct write of a failure.
-func (g generator) record(n *corev1.Node) {
-	i := ready1(n)
+func (g Generator) record(n *corev1.Node) {
+	i := first(n)
 	if i < 0 || g.oneIn(20) {
 		return
 	}
 	c := &n.Status.Conditions[i]
 	c.Status, c.Reason, c.Message = "Unknown", "OutOfBandProbeFailed", "no answer"
-	c.LastTransitionTime = metav1.NewTime(noon.Add(time.Duration(g.IntN(300)) * time.Second))
+	c.LastTransitionTime = metav1.NewTime(Noon.Add(time.Duration(g.IntN(300)) * time.Second))
 }
 
-func (g generator) spoil(n *corev1.Node) {
+func (g Generator) spoil(n *corev1.Node) {
 	list := n.Status.Conditions
-	at := ready1(n)
+	at := first(n)
 	if at >= 0 && g.oneIn(3) {
 		at = g.IntN(len(list))
 	}
@@ -232,44 +246,45 @@ func (g generator) spoil(n *corev1.Node) {
 	}
 }
 
-func (g generator) touch(n *corev1.Node) {
+func (g Generator) touch(n *corev1.Node) {
 	switch g.IntN(4) {
 	case 0:
 		n.Labels = g.labels()
 	case 1:
-		n.Annotations = pick(g, nil, map[string]string{}, map[string]string{"a": "x"})
+		n.Annotations = Pick(g, nil, map[string]string{}, map[string]string{"a": "x"})
 	case 2:
-		n.OwnerReferences = append(n.OwnerReferences, metav1.OwnerReference{Kind: "Machine", Name: "m", UID: types.UID(pick(g, "1", "2"))})
+		n.OwnerReferences = append(n.OwnerReferences, metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Machine", Name: "m", UID: types.UID(Pick(g, "1", "2"))})
 	case 3:
 		n.Finalizers = append(n.Finalizers, "example.com/f")
 	}
 }
 
-func (g generator) user() contract.User {
-	return pick(g,
-		account("liveness", "detector"), account("liveness", "detector"), account("liveness", "detector"), account("liveness", "other"),
+func (g Generator) user() contract.User {
+	return Pick(g,
+		Account("liveness", "detector"), Account("liveness", "detector"), Account("liveness", "detector"), Account("liveness", "other"),
 		contract.User{Name: "admin", Groups: []string{"system:masters"}}, contract.User{Name: "admin"}, contract.User{},
-		contract.User{Name: "system:node:" + node, Groups: []string{"system:nodes", "system:authenticated"}},
-		contract.User{Name: "system:node:" + node}, contract.User{Name: "system:node:", Groups: []string{"system:nodes"}},
+		contract.User{Name: "system:node:" + Node, Groups: []string{"system:nodes", "system:authenticated"}},
+		contract.User{Name: "system:node:" + Node}, contract.User{Name: "system:node:", Groups: []string{"system:nodes"}},
 		contract.User{Name: "system:node:n2", Groups: []string{"system:nodes"}},
-		account("kube-system", "node-controller"), contract.User{Name: "system:serviceaccount:kube-system:node-controller"},
-		contract.User{Name: "system:kube-controller-manager"}, account("nodewarden-system", "nodewarden-controller"),
-		account("kwok", "kwok"), contract.User{Name: "probe \"quoted\"\n"},
+		Account("kube-system", "node-controller"), contract.User{Name: "system:serviceaccount:kube-system:node-controller"},
+		contract.User{Name: "system:kube-controller-manager"}, Account("nodewarden-system", "nodewarden-controller"),
+		Account("kwok", "kwok"), contract.User{Name: "probe \"quoted\"\n"},
 	)
 }
 
-func account(namespace, name string) contract.User {
+// Account is the user that a service account is.
+func Account(namespace, name string) contract.User {
 	return contract.User{Name: "system:serviceaccount:" + namespace + ":" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}}
 }
 
-func (g generator) duration() time.Duration {
-	return pick(g, 0, time.Second, 1500*time.Millisecond, 10*time.Second, 10*time.Second, time.Minute, 90*time.Second, time.Hour)
+func (g Generator) duration() time.Duration {
+	return Pick(g, 0, time.Second, 1500*time.Millisecond, 10*time.Second, 10*time.Second, time.Minute, 90*time.Second, time.Hour)
 }
 
-// policy is some policy; every fourth an untouched profile.
-func (g generator) policy() contract.Policy {
-	p := contract.Default(pick(g, contract.Profiles()...))
+// Policy is some policy; every fourth an untouched profile.
+func (g Generator) Policy() contract.Policy {
+	p := contract.Default(Pick(g, contract.Profiles()...))
 	if g.oneIn(4) {
 		return p
 	}
@@ -277,11 +292,11 @@ func (g generator) policy() contract.Policy {
 	p.Rules = map[contract.Rule]contract.Action{}
 	for _, r := range contract.Rules() {
 		if g.oneIn(3) {
-			p.Rules[r] = pick(g, contract.Actions()...)
+			p.Rules[r] = Pick(g, contract.Actions()...)
 		}
 	}
 	for g.oneIn(2) {
-		p.StandIns = append(p.StandIns, pick(g, contract.ServiceAccount("kwok", "kwok"), contract.Identity{User: "probe \"quoted\"\n"}, contract.Identity{Group: "system:masters"}))
+		p.StandIns = append(p.StandIns, Pick(g, contract.ServiceAccount("kwok", "kwok"), contract.Identity{User: "probe \"quoted\"\n"}, contract.Identity{Group: "system:masters"}))
 	}
 	if g.oneIn(4) {
 		p.Lifecycle = nil
@@ -290,7 +305,7 @@ func (g generator) policy() contract.Policy {
 		p.Controller = contract.Identity{}
 	}
 	if g.oneIn(2) {
-		p.Rules[contract.UnauthorizedDetector] = pick(g, contract.Deny, contract.Deny, contract.Warn, contract.Audit)
+		p.Rules[contract.UnauthorizedDetector] = Pick(g, contract.Deny, contract.Deny, contract.Warn, contract.Audit)
 		for range 1 + g.IntN(3) {
 			p.Detectors = append(p.Detectors, g.detector())
 		}
@@ -298,12 +313,12 @@ func (g generator) policy() contract.Policy {
 	return p
 }
 
-func (g generator) detector() contract.Detector {
-	d := contract.Detector{Identity: pick(g, contract.ServiceAccount("liveness", "detector"), contract.ServiceAccount("liveness", "other"), contract.Identity{User: "admin"}, contract.Identity{})}
+func (g Generator) detector() contract.Detector {
+	d := contract.Detector{Identity: Pick(g, contract.ServiceAccount("liveness", "detector"), contract.ServiceAccount("liveness", "other"), contract.Identity{User: "admin"}, contract.Identity{})}
 	if g.oneIn(3) {
 		return d
 	}
-	text := pick(g, "", "pool", "!pool", "pool=a", "pool!=a", "pool in (a,b)", "pool notin (a,b)", "size>7", "size<10", "pool=a,zone", "example.com/pool=x-1,size notin (7)", "nothing")
+	text := Pick(g, "", "pool", "!pool", "pool=a", "pool!=a", "pool in (a,b)", "pool notin (a,b)", "size>7", "size<10", "pool=a,zone", "example.com/pool=x-1,size notin (7)", "nothing")
 	if text == "nothing" {
 		d.Nodes = labels.Nothing()
 		return d
