@@ -19,7 +19,7 @@ func TestPolicyAndContractAgreeOnEveryWrite(t *testing.T) {
 	case os.Getenv("NODEWARDEN_SOAK") != "":
 		policies, requests = 1_000, 10_000
 	case underRace:
-		policies, requests = 10, 500
+		policies, requests = 6, 500
 	case testing.Short():
 		policies, requests = 10, 500
 	}
@@ -54,9 +54,9 @@ func TestPolicyAndContractAgreeOnEveryWrite(t *testing.T) {
 // What holds for a set of policies evaluated as one holds for each alone, with
 // its own cost budget, message and audit annotation.
 func TestEveryPolicyAloneAgreesToo(t *testing.T) {
-	policies, requests := 6, 300
+	policies, requests := 3, 200
 	if underRace || testing.Short() {
-		policies, requests = 2, 100
+		policies, requests = 1, 50
 	}
 	g := writes.From(2)
 	for range policies {

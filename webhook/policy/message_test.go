@@ -19,9 +19,9 @@ import (
 // lists, so the writes here hold none.
 func TestThePolicyRefusesInTheContractsWords(t *testing.T) {
 	g := writes.From(4)
-	policies, requests := 6, 200
+	policies, requests := 3, 150
 	if underRace {
-		policies, requests = 2, 60
+		policies, requests = 1, 50
 	}
 	refused, warned := 0, 0
 	for range policies {

@@ -34,10 +34,16 @@ func everything() contract.Policy {
 // A refusal with an evaluation error is a fault, and under failurePolicy Fail it
 // would also hit those who did nothing wrong.
 func TestNoRequestEndsInAnEvaluationError(t *testing.T) {
-	for kind, p := range map[string]contract.Policy{"by default": contract.Default(contract.Enforce), "with every rule on": everything()} {
+	kinds := map[string]contract.Policy{"by default": contract.Default(contract.Enforce), "with every rule on": everything()}
+	if underRace {
+		delete(kinds, "by default")
+	}
+	for kind, p := range kinds {
 		e, calls := enforce(t, p), compileWebhooks(t, p)
 		many := 3_000
-		if underRace || kind == "with every rule on" && os.Getenv("NODEWARDEN_SOAK") == "" {
+		if underRace {
+			many = 50
+		} else if kind == "with every rule on" && os.Getenv("NODEWARDEN_SOAK") == "" {
 			many = 400 // 3,000 take a minute of CPU here
 		}
 		for name, r := range hostile(many) {

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nodewarden/nodewarden/contract"
+)
+
+// call runs the program as a shell would.
+func call(t *testing.T, in string, args ...string) (code int, out, errs string) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	code = run("nodewarden", args, streams{strings.NewReader(in), &stdout, &stderr})
+	return code, stdout.String(), stderr.String()
+}
+
+const before = `apiVersion: v1
+kind: Node
+metadata:
+  name: n1
+  managedFields:
+  - manager: kubelet
+    operation: Update
+    apiVersion: v1
+    subresource: status
+    time: "2026-03-01T12:00:00Z"
+    fieldsType: FieldsV1
+    fieldsV1: {"f:status": {"f:conditions": {"k:{\"type\":\"Ready\"}": {"f:lastHeartbeatTime": {}, "f:status": {}}}}}
+status:
+  conditions:
+  - {type: MemoryPressure, status: "False"}
+  - {type: Ready, status: "True", reason: KubeletReady, message: kubelet is posting ready status, lastHeartbeatTime: "2026-03-01T12:00:00Z", lastTransitionTime: "2026-03-01T11:00:00Z"}
+`
+
+// nodeFiles writes the Node before and, with its Ready entry replaced, after.
+func nodeFiles(t *testing.T, ready string) (string, string) {
+	t.Helper()
+	dir := t.TempDir()
+	after, lines := "", strings.Split(before, "\n")
+	for _, line := range lines {
+		if strings.Contains(line, "type: Ready,") {
+			line = "  - " + ready
+		}
+		after += line + "\n"
+	}
+	for name, text := range map[string]string{"before.yaml": before, "after.yaml": after} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "before.yaml"), filepath.Join(dir, "after.yaml")
+}
+
+const (
+	correct  = `{type: Ready, status: Unknown, reason: OutOfBandProbeFailed, message: no answer, lastHeartbeatTime: "2026-03-01T12:00:00Z", lastTransitionTime: "2026-03-01T12:05:00Z"}`
+	reserved = `{type: Ready, status: Unknown, reason: NodeStatusUnknown, message: no answer, lastHeartbeatTime: "2026-03-01T12:05:00Z", lastTransitionTime: "2026-03-01T12:05:00Z"}`
+	detector = "system:serviceaccount:liveness:detector"
+)
+
+func TestCheckAnswersWithItsExitCode(t *testing.T) {
+	for name, c := range map[string]struct {
+		ready string
+		args  []string
+		code  int
+		want  []string
+	}{
+		"a correct write is admitted": {correct, nil, exitDone, []string{"admitted: Node n1, written by " + detector + " (external)"}},
+		"a broken contract is refused, with every rule explained": {reserved, nil, exitRefused,
+			[]string{"REFUSED [ReservedReason,HeartbeatModified]", "ReservedReason (deny): broken when", "remedy  send a reason of your own"}},
+		"a rule that warns is told and admitted":    {reserved, []string{"--profile=warn"}, exitDone, []string{"admitted", "ReservedReason (warn)"}},
+		"a stale intent is refused":                 {strings.ReplaceAll(correct, "12:05:00Z", "11:59:00Z"), nil, exitRefused, []string{"[NewerReady]", "2026-03-01T12:00:01Z or later"}},
+		"the node's own kubelet may write anything": {reserved, []string{"--as=system:node:n1", "--as-group=system:nodes"}, exitDone, []string{"(kubelet)", "never judged"}},
+		"a write that leaves Ready alone is no matter of the contract": {
+			`{type: Ready, status: "True", reason: KubeletReady, message: kubelet is posting ready status, lastHeartbeatTime: "2026-03-01T12:00:00Z", lastTransitionTime: "2026-03-01T11:00:00Z"}`,
+			nil, exitDone, []string{"leaves the Ready entry as it is"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, after := nodeFiles(t, c.ready)
+			args := append([]string{"check", "--before", before, "--after", after, "--as", detector, "--now=2026-03-01T12:05:00Z"}, c.args...)
+			code, out, errs := call(t, "", args...)
+			if code != c.code || errs != "" {
+				t.Errorf("exit code %d, want %d; standard error %q", code, c.code, errs)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("the output lacks %q:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+func TestARecoveryThatIsYoungIsHeldByTheClockOfTheServer(t *testing.T) {
+	young := strings.ReplaceAll(correct, "2026-03-01T12:05:00Z", "2026-03-01T12:00:05Z")
+	before, after := nodeFiles(t, young)
+	text, err := os.ReadFile(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recovered := strings.ReplaceAll(string(text), `lastTransitionTime: "2026-03-01T11:00:00Z"`, `lastTransitionTime: "2026-03-01T12:00:00Z"`)
+	if err := os.WriteFile(before, []byte(recovered), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for now, want := range map[string]int{"2026-03-01T12:00:05Z": exitRefused, "2026-03-01T12:00:10Z": exitDone} {
+		code, out, _ := call(t, "", "check", "--before", before, "--after", after, "--as", detector, "--now", now)
+		if code != want {
+			t.Errorf("at %s: exit code %d, want %d\n%s", now, code, want, out)
+		}
+	}
+}
+
+func TestCheckSaysWhatManagedFieldsWouldHaveTold(t *testing.T) {
+	before, after := nodeFiles(t, correct)
+	for _, name := range []string{before, after} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		head, rest, _ := strings.Cut(string(text), "  managedFields:")
+		_, status, _ := strings.Cut(rest, "status:\n  conditions")
+		if err := os.WriteFile(name, []byte(head+"status:\n  conditions"+status), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, out, _ := call(t, "", "check", "--before", before, "--after", after, "--as", detector)
+	if code != exitDone || !strings.Contains(out, "--show-managed-fields") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
+
+func TestCheckReadsAReviewFromStandardInput(t *testing.T) {
+	review := func(operation, subresource string) string {
+		return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"` + operation + `","resource":{"version":"v1","resource":"nodes"},"subResource":"` + subresource + `",
+"userInfo":{"username":"` + detector + `"},"name":"n1",
+"oldObject":{"metadata":{"name":"n1"},"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}},
+"object":{"metadata":{"name":"n1"},"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","lastTransitionTime":"2026-03-01T12:05:00Z"}]}}}}`
+	}
+	code, out, _ := call(t, review("UPDATE", "status"), "check", "-o", "json")
+	var v verdict
+	if err := json.Unmarshal([]byte(out), &v); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if code != exitRefused || v.Admitted || len(v.Broken) != 1 || v.Broken[0].Rule != contract.ReservedReason || v.Writer != contract.External {
+		t.Errorf("exit code %d, verdict %+v", code, v)
+	}
+	if code, _, _ := call(t, review("UPDATE", "status"), "check", "--as=system:node:n1", "--as-group=system:nodes"); code != exitDone {
+		t.Errorf("the same by the node's own kubelet: exit code %d", code)
+	}
+	if code, out, _ := call(t, review("CREATE", ""), "check"); code != exitDone || !strings.Contains(out, "(warn)") {
+		t.Errorf("the same as a creation: exit code %d\n%s", code, out)
+	}
+	for _, elsewhere := range []string{review("UPDATE", ""), review("DELETE", "")} {
+		if code, out, _ := call(t, elsewhere, "check"); code != exitDone || !strings.Contains(out, "outside the contract") {
+			t.Errorf("exit code %d\n%s", code, out)
+		}
+	}
+}
+
+func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
+	beforeFile, afterFile := nodeFiles(t, correct)
+	pod := filepath.Join(t.TempDir(), "pod.yaml")
+	if err := os.WriteFile(pod, []byte("apiVersion: v1\nkind: Pod\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		in   string
+		args []string
+		want string
+	}{
+		"nothing at all":           {"", []string{"check"}, "use --before and --after"},
+		"only the Node before":     {"", []string{"check", "--before", beforeFile}, "--after"},
+		"a file that is not there": {"", []string{"check", "--after", "/nowhere"}, "--after"},
+		"a Pod":                    {"", []string{"check", "--after", pod}, `kind "Pod": want one v1 Node`},
+		"an empty review":          {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, []string{"check"}, "with a request"},
+		"an old review":            {`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{}}`, []string{"check"}, "admission.k8s.io/v1 "},
+		"garbage":                  {"{", []string{"check"}, "standard input"},
+		"an unknown output":        {"", []string{"check", "-o", "xml"}, "text or json"},
+		"an unknown profile":       {"", []string{"check", "--profile", "strict"}, "enforce"},
+		"an unknown rule":          {"", []string{"check", "--explain", "Nope"}, "ReadyMissing"},
+		"a time that is none":      {"", []string{"check", "--now", "noon", "--after", afterFile}, "2026-03-01T12:00:00Z"},
+		"an unknown flag":          {"", []string{"check", "--befor", "x"}, "befor"},
+		"an unknown command":       {"", []string{"chekc"}, "chekc"},
+		"a form that is none":      {"", []string{"policy", "render", "--form", "crd"}, "webhook, policy or static"},
+		"no form":                  {"", []string{"policy", "render"}, "--form"},
+		"static without a folder":  {"", []string{"policy", "render", "--form", "static"}, "--output-dir"},
+		"a service that is none":   {"", []string{"policy", "render", "--form", "webhook", "--service", "x"}, "NAMESPACE/NAME"},
+		"failing closed on an old server": {"", []string{"policy", "render", "--form", "webhook", "--install", "webhook-alone", "--kubernetes-version", "1.27"},
+			"would stop every kubelet's report"},
+		"policies on an old server":      {"", []string{"policy", "render", "--form", "policy", "--kubernetes-version", "1.29"}, "1.30"},
+		"a CA that is none":              {"", []string{"policy", "render", "--form", "webhook", "--ca-file", pod}, "PEM"},
+		"a host folder that is relative": {"", []string{"policy", "render", "--form", "static", "--output-dir", t.TempDir(), "--host-dir", "x"}, "absolute"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs := call(t, c.in, c.args...)
+			if code != exitUsage || !strings.Contains(errs, c.want) || !strings.HasPrefix(errs, "nodewarden: ") {
+				t.Errorf("exit code %d, standard error %q: want 2 and %q", code, errs, c.want)
+			}
+			if out != "" {
+				t.Errorf("standard output should be empty: %q", out)
+			}
+		})
+	}
+}
+
+func TestRulesAreListedInTableOrderWithTheirActions(t *testing.T) {
+	_, out, _ := call(t, "", "rules", "--profile=warn")
+	at := -1
+	for _, r := range contract.Rules() {
+		next := strings.Index(out, string(r)+" ")
+		if next <= at {
+			t.Errorf("%s is missing or out of order:\n%s", r, out)
+		}
+		at = next
+	}
+	if strings.Contains(out, "deny") {
+		t.Errorf("a rule denies in the warn profile:\n%s", out)
+	}
+	for _, r := range contract.Rules() {
+		if code, out, _ := call(t, "", "rules", string(r)); code != exitDone || !strings.Contains(out, r.Refuses()) {
+			t.Errorf("rules %s: exit code %d\n%s", r, code, out)
+		}
+	}
+}
+
+func TestAsAPluginItNamesItselfTheWayItIsCalled(t *testing.T) {
+	var out bytes.Buffer
+	if code := run("kubectl-nodewarden", []string{"check", "--help"}, streams{strings.NewReader(""), &out, &out}); code != exitDone {
+		t.Errorf("exit code %d", code)
+	}
+	if !strings.Contains(out.String(), "kubectl nodewarden check") {
+		t.Errorf("usage does not say kubectl nodewarden:\n%s", out.String())
+	}
+}
+
+func TestRenderedOutputIsTheSameEveryTime(t *testing.T) {
+	for _, form := range []string{"webhook", "policy"} {
+		_, first, _ := call(t, "", "policy", "render", "--form", form)
+		_, second, _ := call(t, "", "policy", "render", "--form", form)
+		if first == "" || first != second {
+			t.Errorf("--form %s differs from one run to the next, or is empty", form)
+		}
+	}
+	folder := t.TempDir()
+	if code, out, errs := call(t, "", "policy", "render", "--form", "static", "--output-dir", folder); code != exitDone || !strings.Contains(out, "admission-configuration.yaml") {
+		t.Errorf("exit code %d: %s %s", code, out, errs)
+	}
+}
