@@ -21,12 +21,18 @@ type document struct {
 func encode(head string, documents []document) ([]byte, error) {
 	var out bytes.Buffer
 	out.WriteString(commented(head))
-	for _, d := range documents {
+	for i, d := range documents {
 		tree, err := treeOf(d.object)
 		if err != nil {
 			return nil, err
 		}
-		out.WriteString("---\n" + commented(d.comment))
+		// The head belongs to the first document: the API server's loader of
+		// files does not take one that is nothing but a comment.
+		separator := "---\n"
+		if i == 0 {
+			separator = "\n"
+		}
+		out.WriteString(separator + commented(d.comment))
 		e := yaml.NewEncoder(&out)
 		e.SetIndent(2)
 		if err := e.Encode(tree); err != nil {
