@@ -136,29 +136,28 @@ func TestRequestsThatAreNoReviewsAreToldWhy(t *testing.T) {
 		reason                        badReason
 		says                          string
 	}{
-		"GET":                             {method: "GET", status: 405, reason: badMethod, says: "not POST"},
-		"PUT":                             {method: "PUT", body: bytes.NewReader(good), status: 405, reason: badMethod, says: "PUT"},
-		"YAML":                            {contentType: "application/yaml", body: bytes.NewReader(good), status: 415, reason: badContentType, says: "application/json"},
-		"protobuf":                        {contentType: "application/vnd.kubernetes.protobuf", body: bytes.NewReader(good), status: 415, reason: badContentType, says: "protobuf"},
-		"no content type":                 {contentType: "-", body: bytes.NewReader(good), status: 415, reason: badContentType, says: `""`},
-		"a compressed body":               {encoding: "gzip", body: bytes.NewReader(good), status: 415, reason: badEncoding, says: "gzip"},
-		"an empty body":                   {body: http.NoBody, status: 400, reason: badReview, says: "empty"},
-		"a body that breaks off":          {body: io.MultiReader(bytes.NewReader(good[:100]), broken{}), status: 400, reason: badBody, says: "reading the body"},
-		"a body that is too long":         {body: io.MultiReader(bytes.NewReader(good), bytes.NewReader(big)), status: 413, reason: badLength, says: "7340032"},
-		"a body that says it is too long": {body: bytes.NewReader(append(big, good...)), status: 413, reason: badLength, says: "7340032"},
-		"garbage":                         {body: strings.NewReader("{]"), status: 400, reason: badReview, says: "invalid character"},
-		"half a review":                   {body: bytes.NewReader(good[:len(good)/2]), status: 400, reason: badReview, says: "unexpected end"},
-		"two reviews":                     {body: bytes.NewReader(append(good[:len(good):len(good)], good...)), status: 400, reason: badReview, says: "after top-level value"},
-		"a list":                          {body: strings.NewReader("[]"), status: 400, reason: badReview, says: reviewKind},
-		"no kind":                         {body: strings.NewReader("{}"), status: 400, reason: badReview, says: "admission.k8s.io/v1"},
-		"v1beta1":                         {body: bytes.NewReader(edit("admission.k8s.io/v1", "admission.k8s.io/v1beta1")), status: 400, reason: badReview, says: "admissionReviewVersions"},
-		"another kind":                    {body: bytes.NewReader(edit("AdmissionReview", "TokenReview")), status: 400, reason: badReview, says: "TokenReview"},
-		"no request":                      {body: strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`), status: 400, reason: badReview, says: "no request"},
-		"a null request":                  {body: strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":null}`), status: 400, reason: badReview, says: "no request"},
-		"no uid":                          {body: bytes.NewReader(edit(`"uid":"705ab4f5-6393-11e8-b7cc-42010a800002"`, `"uid":""`)), status: 400, reason: badReview, says: "uid"},
-		"no object":                       {body: bytes.NewReader(edit(`"object":`, `"x":`)), status: 400, reason: badReview, says: "request.object is missing"},
-		"no old object":                   {body: bytes.NewReader(edit(`"oldObject":`, `"x":`)), status: 400, reason: badReview, says: "request.oldObject is missing"},
-		"an object that is no node":       {body: bytes.NewReader(edit(`"object":`, `"object":7,"x":`)), status: 400, reason: badReview, says: "request.object is not a Node"},
+		"GET":                       {method: "GET", status: 405, reason: badMethod, says: "not POST"},
+		"PUT":                       {method: "PUT", body: bytes.NewReader(good), status: 405, reason: badMethod, says: "PUT"},
+		"YAML":                      {contentType: "application/yaml", body: bytes.NewReader(good), status: 415, reason: badContentType, says: "application/json"},
+		"protobuf":                  {contentType: "application/vnd.kubernetes.protobuf", body: bytes.NewReader(good), status: 415, reason: badContentType, says: "protobuf"},
+		"no content type":           {contentType: "-", body: bytes.NewReader(good), status: 415, reason: badContentType, says: `""`},
+		"a compressed body":         {encoding: "gzip", body: bytes.NewReader(good), status: 415, reason: badEncoding, says: "gzip"},
+		"an empty body":             {body: http.NoBody, status: 400, reason: badReview, says: "empty"},
+		"a body that breaks off":    {body: io.MultiReader(bytes.NewReader(good[:100]), broken{}), status: 400, reason: badBody, says: "reading the body"},
+		"a body that is too long":   {body: io.MultiReader(bytes.NewReader(good), bytes.NewReader(big)), status: 413, reason: badLength, says: "7340032"},
+		"garbage":                   {body: strings.NewReader("{]"), status: 400, reason: badReview, says: "invalid character"},
+		"half a review":             {body: bytes.NewReader(good[:len(good)/2]), status: 400, reason: badReview, says: "unexpected end"},
+		"two reviews":               {body: bytes.NewReader(append(good[:len(good):len(good)], good...)), status: 400, reason: badReview, says: "after top-level value"},
+		"a list":                    {body: strings.NewReader("[]"), status: 400, reason: badReview, says: reviewKind},
+		"no kind":                   {body: strings.NewReader("{}"), status: 400, reason: badReview, says: "admission.k8s.io/v1"},
+		"v1beta1":                   {body: bytes.NewReader(edit("admission.k8s.io/v1", "admission.k8s.io/v1beta1")), status: 400, reason: badReview, says: "admissionReviewVersions"},
+		"another kind":              {body: bytes.NewReader(edit("AdmissionReview", "TokenReview")), status: 400, reason: badReview, says: "TokenReview"},
+		"no request":                {body: strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}`), status: 400, reason: badReview, says: "no request"},
+		"a null request":            {body: strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":null}`), status: 400, reason: badReview, says: "no request"},
+		"no uid":                    {body: bytes.NewReader(edit(`"uid":"705ab4f5-6393-11e8-b7cc-42010a800002"`, `"uid":""`)), status: 400, reason: badReview, says: "uid"},
+		"no object":                 {body: bytes.NewReader(edit(`"object":`, `"x":`)), status: 400, reason: badReview, says: "request.object is missing"},
+		"no old object":             {body: bytes.NewReader(edit(`"oldObject":`, `"x":`)), status: 400, reason: badReview, says: "request.oldObject is missing"},
+		"an object that is no node": {body: bytes.NewReader(edit(`"object":`, `"object":7,"x":`)), status: 400, reason: badReview, says: "request.object is not a Node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := enforcing()
@@ -189,6 +188,23 @@ func TestRequestsThatAreNoReviewsAreToldWhy(t *testing.T) {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestABodyAnnouncedTooLongIsNotRead(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, Path, untouched{t})
+	r.Header.Set("Content-Type", "application/json")
+	r.ContentLength = MaxBody + 1
+	if rec := enforcing().send(r); rec.Code != http.StatusRequestEntityTooLarge {
+		t.Errorf("answered %d", rec.Code)
+	}
+}
+
+// untouched is a body that must not be read.
+type untouched struct{ t *testing.T }
+
+func (u untouched) Read([]byte) (int, error) {
+	u.t.Error("was read")
+	return 0, io.EOF
+}
 
 func TestARefusalCarriesOneCauseARule(t *testing.T) {
 	w := enforcing()

@@ -47,8 +47,8 @@ type Server struct {
 	draining atomic.Bool
 }
 
-// New returns a Server that is bound to its address, but does not answer until
-// Run. The caller closes what Run never got. Its metrics are registered with r.
+// New returns a Server that is bound to its address, so that a port in use is
+// found early, but answers nobody until Run. Its metrics are registered with r.
 func New(o Options, r prometheus.Registerer, log logr.Logger) (*Server, error) {
 	if errs := o.Validate(); len(errs) > 0 {
 		return nil, errs.ToAggregate()
