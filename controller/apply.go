@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,27 +56,61 @@ type conditionPatch struct {
 }
 
 // statusPatch is a strategic merge patch: conditions merge by type, and a field
-// that is left out keeps its value.
+// that is left out keeps its value. Without an order the API server would move
+// the conditions of the patch to the front, and there are readers that know a
+// condition by its place.
 type statusPatch struct {
 	Metadata precondition `json:"metadata"`
 	Status   struct {
+		Order      []conditionKey   `json:"$setElementOrder/conditions"`
 		Conditions []conditionPatch `json:"conditions"`
 	} `json:"status"`
 }
 
-func patchOf(uid types.UID, resourceVersion string) statusPatch {
-	return statusPatch{Metadata: precondition{uid, resourceVersion}}
+type conditionKey struct {
+	Type string `json:"type"`
+}
+
+// patchOf begins a patch of an object whose conditions are of these types.
+func patchOf(p precondition, order []string) statusPatch {
+	out := statusPatch{Metadata: p}
+	for _, t := range order {
+		out.place(t)
+	}
+	return out
+}
+
+// place is the position of a condition, at the end if it is new.
+func (p *statusPatch) place(t string) int {
+	key := conditionKey{t}
+	if i := slices.Index(p.Status.Order, key); i >= 0 {
+		return i
+	}
+	p.Status.Order = append(p.Status.Order, key)
+	return len(p.Status.Order) - 1
+}
+
+// set changes a condition. The API server refuses a patch whose list is in
+// another order than the one it states.
+func (p *statusPatch) set(c conditionPatch) {
+	p.place(c.Type)
+	p.Status.Conditions = append(p.Status.Conditions, c)
+	slices.SortStableFunc(p.Status.Conditions, func(a, b conditionPatch) int { return p.place(a.Type) - p.place(b.Type) })
 }
 
 // unknown writes the conditions of a node that is given up.
 func (w writer) unknown(ctx context.Context, n *corev1.Node, conditions []corev1.NodeCondition) (*corev1.Node, error) {
-	p := patchOf(n.UID, n.ResourceVersion)
+	var order []string
+	for _, c := range n.Status.Conditions {
+		order = append(order, string(c.Type))
+	}
+	p := patchOf(precondition{n.UID, n.ResourceVersion}, order)
 	for _, c := range conditions {
 		cp := conditionPatch{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Message: c.Message, LastTransitionTime: &c.LastTransitionTime}
 		if !c.LastHeartbeatTime.IsZero() {
 			cp.LastHeartbeatTime = &c.LastHeartbeatTime
 		}
-		p.Status.Conditions = append(p.Status.Conditions, cp)
+		p.set(cp)
 	}
 	out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
 	if err := w.status.Patch(ctx, out, rawPatch(types.StrategicMergePatchType, p)); err != nil {
@@ -138,8 +173,8 @@ func dressing(n *corev1.Node, may lifecycle.Eviction, now time.Time) (nodePatch,
 // pod makes a pod NotReady, keeping the reason and all else it says.
 func (w writer) pod(ctx context.Context, p podRef, now time.Time) error {
 	at := metav1.NewTime(now)
-	body := patchOf(p.uid, p.resourceVersion)
-	body.Status.Conditions = []conditionPatch{{Type: string(corev1.PodReady), Status: string(corev1.ConditionFalse), LastTransitionTime: &at}}
+	body := patchOf(precondition{p.uid, p.resourceVersion}, p.conditions)
+	body.set(conditionPatch{Type: string(corev1.PodReady), Status: string(corev1.ConditionFalse), LastTransitionTime: &at})
 	out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.name}}
 	return w.status.Patch(ctx, out, rawPatch(types.StrategicMergePatchType, body))
 }

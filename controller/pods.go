@@ -37,6 +37,8 @@ type podRef struct {
 	namespace, name string
 	uid             types.UID
 	resourceVersion string
+	// conditions are the types of its conditions, in their order.
+	conditions []string
 }
 
 // marker makes the pods of nodes that are down NotReady. It keeps no pods: those
@@ -55,9 +57,15 @@ func (m *marker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 	if d.none() {
 		return reconcile.Result{}, nil
 	}
+	pods, err := m.podsDue(ctx, r.Name, d)
+	// The event goes out while the pods are written, and whatever becomes of
+	// them. The first thing a failure costs is a list, so that the taint, which
+	// keeps new pods away, is not held up.
 	announced := make(chan error, 1)
 	go func() { announced <- m.announce(ctx, r.Name, d) }()
-	err := m.markNode(ctx, r.Name, d)
+	if err == nil {
+		err = m.markNode(ctx, r.Name, d, pods)
+	}
 	err = errors.Join(<-announced, err)
 	if errors.Is(err, errStale) {
 		return reconcile.Result{RequeueAfter: m.options.NodeMonitorPeriod}, nil
@@ -76,18 +84,19 @@ func (m *marker) announce(ctx context.Context, name string, d debt) error {
 	return nil
 }
 
-// markNode marks the pods of a node batch by batch, for as long as it is down.
-func (m *marker) markNode(ctx context.Context, name string, d debt) error {
+// podsDue lists the pods that a node owes, none if it is not down any more.
+func (m *marker) podsDue(ctx context.Context, name string, d debt) ([]podRef, error) {
 	if !d.pods {
-		return nil
+		return nil, nil
 	}
 	if down, err := m.down(ctx, name, d.uid); !down {
-		return err
+		return nil, err
 	}
-	pods, err := m.podsOf(ctx, name)
-	if err != nil {
-		return err
-	}
+	return m.podsOf(ctx, name)
+}
+
+// markNode marks the pods of a node batch by batch, for as long as it is down.
+func (m *marker) markNode(ctx context.Context, name string, d debt, pods []podRef) error {
 	var failed []error
 	for next := 0; next < len(pods); next += batch {
 		if down, err := m.down(ctx, name, d.uid); !down {
@@ -99,13 +108,21 @@ func (m *marker) markNode(ctx context.Context, name string, d debt) error {
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("mark the pods of node %s: %w", name, err)
 	}
+	m.settle(ctx, name, d, len(pods))
+	return nil
+}
+
+// settle takes note that the pods of a transition have been marked.
+func (m *marker) settle(ctx context.Context, name string, d debt, pods int) {
+	if !d.pods {
+		return
+	}
 	if fell := m.memory.podsMarked(name, d); !fell.IsZero() {
 		m.metrics.Reacted(m.clock.Since(fell))
 	}
-	if len(pods) > 0 {
-		log.FromContext(ctx).Info("marked the pods of a node", "pods", len(pods))
+	if pods > 0 {
+		log.FromContext(ctx).Info("marked the pods of a node", "pods", pods)
 	}
-	return nil
 }
 
 // down says whether this very node is still down, as far as anybody knows.
@@ -146,7 +163,11 @@ func (m *marker) podsOf(ctx context.Context, node string) ([]podRef, error) {
 }
 
 func refOf(p *corev1.Pod) podRef {
-	return podRef{namespace: p.Namespace, name: p.Name, uid: p.UID, resourceVersion: p.ResourceVersion}
+	out := podRef{namespace: p.Namespace, name: p.Name, uid: p.UID, resourceVersion: p.ResourceVersion}
+	for _, c := range p.Status.Conditions {
+		out.conditions = append(out.conditions, string(c.Type))
+	}
+	return out
 }
 
 // losesReadiness says that the pod has a Ready condition and it is not False. No

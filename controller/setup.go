@@ -144,6 +144,10 @@ func retries[T comparable](o Options) workqueue.TypedRateLimiter[T] {
 	return workqueue.NewTypedItemExponentialFailureRateLimiter[T](20*time.Millisecond, o.NodeMonitorPeriod)
 }
 
+// plain work queues hand a request on sooner than those with priorities, and
+// nothing here has any.
+var plain = false
+
 // logged names the node in every line that a look at it writes.
 func logged(m manager.Manager) func(*reconcile.Request) logr.Logger {
 	return func(r *reconcile.Request) logr.Logger {
@@ -156,7 +160,7 @@ func logged(m manager.Manager) func(*reconcile.Request) logr.Logger {
 
 func (c *nodes) setup(mgr manager.Manager) error {
 	b := builder.ControllerManagedBy(mgr).Named("nodes").
-		WithOptions(crcontroller.Options{MaxConcurrentReconciles: nodeWorkers, RateLimiter: retries[reconcile.Request](c.options), LogConstructor: logged(mgr)}).
+		WithOptions(crcontroller.Options{UsePriorityQueue: &plain, MaxConcurrentReconciles: nodeWorkers, RateLimiter: retries[reconcile.Request](c.options), LogConstructor: logged(mgr)}).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			c.looks.open(q)
 			return nil
@@ -205,7 +209,7 @@ func (c *nodes) leaseEvents() handler.EventHandler {
 
 func (m *marker) setup(mgr manager.Manager) error {
 	err := builder.ControllerManagedBy(mgr).Named("pods").
-		WithOptions(crcontroller.Options{MaxConcurrentReconciles: podNodes, RateLimiter: retries[reconcile.Request](m.options), LogConstructor: logged(mgr)}).
+		WithOptions(crcontroller.Options{UsePriorityQueue: &plain, MaxConcurrentReconciles: podNodes, RateLimiter: retries[reconcile.Request](m.options), LogConstructor: logged(mgr)}).
 		WatchesRawSource(source.Func(func(_ context.Context, q queue) error {
 			m.pods.open(q)
 			return nil
@@ -220,7 +224,7 @@ func (m *marker) setup(mgr manager.Manager) error {
 func (m *marker) setupArrivals(mgr manager.Manager) error {
 	err := builder.TypedControllerManagedBy[arrival](mgr).Named("arrivals").
 		WithOptions(crcontroller.TypedOptions[arrival]{
-			MaxConcurrentReconciles: podNodes, RateLimiter: retries[arrival](m.options),
+			UsePriorityQueue: &plain, MaxConcurrentReconciles: podNodes, RateLimiter: retries[arrival](m.options),
 			LogConstructor: func(a *arrival) logr.Logger {
 				if a == nil {
 					return mgr.GetLogger()

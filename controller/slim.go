@@ -63,10 +63,11 @@ func (o Options) slim(n *corev1.Node) *corev1.Node {
 		Spec: corev1.NodeSpec{Unschedulable: n.Spec.Unschedulable, Taints: n.Spec.Taints},
 	}
 	for _, c := range n.Status.Conditions {
-		if usedConditions.Has(c.Type) {
-			c.Message = ""
-			out.Status.Conditions = append(out.Status.Conditions, c)
+		if c.Message = ""; !usedConditions.Has(c.Type) {
+			// Of the others only the place in the list is needed, to keep it.
+			c = corev1.NodeCondition{Type: c.Type}
 		}
+		out.Status.Conditions = append(out.Status.Conditions, c)
 	}
 	return out
 }

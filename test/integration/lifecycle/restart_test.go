@@ -67,17 +67,20 @@ func TestWhereNothingIsLeftToDoARestartWritesNothing(t *testing.T) {
 	}
 }
 
-// rounds is how often the leader is killed.
-func rounds() int {
-	if os.Getenv("NODEWARDEN_SOAK") != "" {
-		return 50
-	}
-	return 3
-}
-
 var twoReplicas = []string{"--leader-elect-lease-duration=2s", "--leader-elect-renew-deadline=1500ms", "--leader-elect-retry-period=300ms", "--node-eviction-rate=1000"}
 
-func TestALeaderKilledInTheMiddleOfAnOutageLosesAndRepeatsNothing(t *testing.T) {
+func TestALeaderKilledInTheMiddleOfAnOutageLosesAndRepeatsNothing(t *testing.T) { killLeaders(t, 3) }
+
+func TestSoakALeaderKilledInTheMiddleOfAnOutageLosesAndRepeatsNothing(t *testing.T) {
+	if os.Getenv("NODEWARDEN_SOAK") == "" {
+		t.Skip("50 rounds; set NODEWARDEN_SOAK=1")
+	}
+	killLeaders(t, 50)
+}
+
+// killLeaders lets 100 nodes fail in each round, and kills the leader with SIGKILL
+// at a random moment while it deals with them.
+func killLeaders(t *testing.T, rounds int) {
 	needsControlPlane(t)
 	const failing, podsEach = 100, 2
 	sim, err := r.CP.SimulateNodes(t.Context(), controlplane.SimOptions{Prefix: "kill-", Count: failing + 20, Reporting: controlplane.Reporting{NoLease: true, StatusEvery: time.Hour}, Silent: true})
@@ -101,7 +104,7 @@ func TestALeaderKilledInTheMiddleOfAnOutageLosesAndRepeatsNothing(t *testing.T) 
 	leader := r.Start(t, rig.External, twoReplicas)
 	rig.Eventually(t, soon, untainted(t, names))
 	standby := r.Start(t, rig.External, twoReplicas)
-	for round := 1; round <= rounds(); round++ {
+	for round := 1; round <= rounds; round++ {
 		after := time.Duration(rand.Int64N(int64(600 * time.Millisecond)))
 		dead := make(chan struct{})
 		time.AfterFunc(after, func() { leader.Kill(); close(dead) })
