@@ -22,6 +22,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -80,7 +81,9 @@ func newScene(t *testing.T) *scene {
 	if shared == nil {
 		t.Skip("needs a control plane, which -short leaves out")
 	}
-	admin, err := kubernetes.NewForConfig(shared.Admin())
+	quiet := shared.Admin()
+	quiet.WarningHandler = rest.NoWarnings{}
+	admin, err := kubernetes.NewForConfig(quiet)
 	must(t, err)
 	parsed, err := config.Parse([]byte("apiVersion: config.nodewarden.dev/v1alpha1\nkind: WebhookConfiguration\n"))
 	must(t, err)
@@ -306,4 +309,31 @@ func handshake(ctx context.Context, address string, c *tls.Config) (*x509.Certif
 		return nil, errors.New("no TLS")
 	}
 	return secure.ConnectionState().PeerCertificates[0], nil
+}
+
+// bind gives the rules to the scene's account: those on Secrets in its namespace.
+func (s *scene) bind(rules []rbacv1.PolicyRule) {
+	s.Helper()
+	subject := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: s.name, Name: "nodewarden-webhook"}}
+	rbac, ctx, meta := s.admin.RbacV1(), s.Context(), metav1.ObjectMeta{Name: s.name}
+	var role, clusterRole []rbacv1.PolicyRule
+	for _, r := range rules {
+		if r.Resources[0] == "secrets" {
+			role = append(role, r)
+		} else {
+			clusterRole = append(clusterRole, r)
+		}
+	}
+	_, err := rbac.Roles(s.name).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: role}, metav1.CreateOptions{})
+	must(s.T, err)
+	_, err = rbac.RoleBindings(s.name).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: s.name}}, metav1.CreateOptions{})
+	must(s.T, err)
+	_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: clusterRole}, metav1.CreateOptions{})
+	must(s.T, err)
+	_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subject, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.name}}, metav1.CreateOptions{})
+	must(s.T, err)
+}
+
+func emptySecret() *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "nodewarden-webhook-tls"}, Type: corev1.SecretTypeOpaque}
 }
