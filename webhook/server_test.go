@@ -310,6 +310,28 @@ func TestUnusableCertificateFilesLeaveTheOldOnesServing(t *testing.T) {
 	})
 }
 
+func TestFilesThatDidNotChangeAreToldOfOnce(t *testing.T) {
+	folder, log := t.TempDir(), &lockedLog{}
+	c := &certificates{metrics: NewMetrics(prometheus.NewRegistry(), Options{}), log: funcr.New(log.add, funcr.Options{})}
+	c.files.Certificate, c.files.Key = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	for i, change := range []func(){
+		func() {}, // nothing is there yet
+		func() { certs.Pair{Certificate: []byte("no"), Key: []byte("PEM")}.Write(t, folder) },
+		func() { certs.New(t).Issue(t, time.Now().Add(time.Hour)).Write(t, folder) },
+	} {
+		change()
+		for range 3 {
+			c.reload()
+		}
+		if lines := log.all(); len(lines) != i+1 {
+			t.Errorf("told %d times of %d changes: %q", len(lines), i+1, lines)
+		}
+	}
+	if n := testutil.ToFloat64(c.metrics.badPairs); n != 2 {
+		t.Errorf("ignored %v changes, want 2", n)
+	}
+}
+
 func TestNotReadyUntilThereIsACertificate(t *testing.T) {
 	var certificate, key string
 	s := serving(t, func(o *Options) {
