@@ -6,6 +6,7 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -112,10 +113,10 @@ func BenchmarkReaction(b *testing.B) {
 		b.Fatal(err)
 	}
 	time.Sleep(5 * time.Second) // its start-up events
-	theirs := outages(b, r, sim.Names()[:20], false)
+	theirs := outages(b, r, sim.Names()[:20], 5*time.Second, false)
 	cm.Stop()
 	c := r.Start(b, rig.Alone, rig.External, []string{"--node-eviction-rate=1000", "--v=0"})
-	ours := outages(b, r, sim.Names()[20:], true)
+	ours := outages(b, r, sim.Names()[20:], time.Second, true)
 	c.Stop()
 	bare := barePods(b, r, sim.Names())
 	show(b, "in-tree: NoSchedule", theirs.noSchedule)
@@ -129,12 +130,12 @@ func BenchmarkReaction(b *testing.B) {
 	atMost(b, "pod-vs-bare-write", percentile(ours.pod, .5), percentile(bare, .5), 3)
 }
 
-func outages(b *testing.B, r lab, names []string, pods bool) measured {
+func outages(b *testing.B, r lab, names []string, pause time.Duration, pods bool) measured {
 	b.Helper()
 	var m measured
-	for i, name := range names {
-		// Out of step with any pass.
-		time.Sleep(300*time.Millisecond + time.Duration(i*137%400)*time.Millisecond)
+	for _, name := range names {
+		// Out of step with any pass, whose period is 5 s.
+		time.Sleep(time.Duration(rand.Int64N(int64(pause))))
 		m.add(outage(b, r, name, pods))
 	}
 	return m
@@ -206,17 +207,30 @@ func mend(ctx context.Context, r lab, name string) error {
 	return rig.Write(ctx, r.Admin, name, rig.Condition{Type: "Ready", Status: "True", Reason: "KubeletReady", LastHeartbeatTime: &now, LastTransitionTime: &now})
 }
 
-// barePods times single writes of one pod after the other.
+// barePods times single writes of one pod after the other, each until a watch
+// shows it, as the outages are timed.
 func barePods(b *testing.B, r lab, names []string) []time.Duration {
 	b.Helper()
+	w, err := r.Admin.CoreV1().Pods(rig.Pods).Watch(b.Context(), metav1.ListOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.Stop()
 	var out []time.Duration
 	for i, name := range names {
-		body := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":%q,"lastTransitionTime":%q}]}}`, []string{"False", "True"}[i%2], time.Now().Add(time.Duration(i)*time.Second).UTC().Format(time.RFC3339))
+		body := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Ready","status":"False","lastTransitionTime":%q}]}}`, time.Now().Add(time.Duration(i+1)*time.Hour).UTC().Format(time.RFC3339))
 		began := time.Now()
-		if _, err := r.Admin.CoreV1().Pods(rig.Pods).Patch(b.Context(), "p-"+name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status"); err != nil {
+		written, err := r.Admin.CoreV1().Pods(rig.Pods).Patch(b.Context(), "p-"+name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+		if err != nil {
 			b.Fatal(err)
 		}
+		for e := range w.ResultChan() {
+			if p, ok := e.Object.(*corev1.Pod); ok && p.Name == written.Name && p.ResourceVersion == written.ResourceVersion {
+				break
+			}
+		}
 		out = append(out, time.Since(began))
+		time.Sleep(50 * time.Millisecond)
 	}
 	return out
 }

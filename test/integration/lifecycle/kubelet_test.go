@@ -1,12 +1,15 @@
 package lifecycle_test
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodewarden/nodewarden/test/controlplane"
 	"github.com/nodewarden/nodewarden/test/integration/lifecycle/rig"
@@ -252,4 +255,32 @@ func TestAQuietClusterIsNotAStaleOne(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// The in-tree controller never gets its write in between (134 conflicts in 15 s at
+// 500 writes a second).
+func TestANodeThatIsWrittenToAllTheTimeIsStillGivenUp(t *testing.T) {
+	needsControlPlane(t)
+	r.Ready(t, "z", "busy-a")
+	r.Start(t, rig.Alone, rig.Fast)
+	rig.Eventually(t, soon, r.TaintsAre(t, "busy-a"))
+	ctx, stop := context.WithCancel(t.Context())
+	var writers sync.WaitGroup
+	writes := make([]int, 2)
+	for w := range writes {
+		writers.Go(func() {
+			for ; ctx.Err() == nil; writes[w]++ {
+				body := fmt.Appendf(nil, `{"metadata":{"annotations":{"busy%d":"%d"}}}`, w, writes[w])
+				_, _ = r.Admin.CoreV1().Nodes().Patch(ctx, "busy-a", types.MergePatchType, body, metav1.PatchOptions{})
+			}
+		})
+	}
+	defer func() {
+		stop()
+		writers.Wait()
+		t.Logf("%v writes meanwhile", writes)
+	}()
+	rig.Eventually(t, 30*time.Second, readyIs(t, "busy-a", corev1.ConditionUnknown))
+	// It is the only node, so that the whole cluster is down.
+	rig.Eventually(t, soon, r.TaintsAre(t, "busy-a", "unreachable:NoSchedule"))
 }
