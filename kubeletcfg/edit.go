@@ -35,7 +35,7 @@ func LeaseOnChanges() []Change {
 
 // LeaseDurationChange sets how long a Lease is good for, in seconds.
 func LeaseDurationChange(seconds int32) Change {
-	return Change{Path: []string{"nodeLeaseDurationSeconds"}, Value: fmt.Sprint(seconds)}
+	return Change{Path: []string{leaseDurationField}, Value: fmt.Sprint(seconds)}
 }
 
 // Edit makes changes in a file that holds a KubeletConfiguration, be it alone

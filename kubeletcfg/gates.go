@@ -103,6 +103,8 @@ func (g gates) wrong(v Version) map[string]string {
 		switch {
 		case !known && name == NodeLeaseGate:
 			bad[name] = fmt.Sprintf("kubelet %s has no such feature gate; it comes with 1.38, so leave it out here", v)
+		case !known && v.minor < loaderMinor && gateHistories[name].stages == nil:
+			bad[name] = fmt.Sprintf("is not a feature gate of kubelet %s as far as 1.37.2 remembers; unless that kubelet still had it, correct the name or leave it out", v)
 		case !known:
 			bad[name] = fmt.Sprintf("kubelet %s has no such feature gate; correct the name or leave it out", v)
 		case s.locked && s.on != g[name]:

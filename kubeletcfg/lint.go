@@ -55,7 +55,6 @@ func (r Report) Clean() bool { return len(r.Findings) == 0 }
 // finds, not the first thing.
 func Lint(in Input) Report {
 	l := load(in)
-	l.keptLease()
 	sortFindings(l.findings)
 	r := Report{
 		KubeletVersion: in.Version.String(), Basis: in.Version.Basis(),
@@ -66,34 +65,6 @@ func Lint(in Input) Report {
 		r.Lease = l.lease()
 	}
 	return r
-}
-
-// keptLease points out a lease duration that is no duration: zero means the default.
-func (l *loading) keptLease() {
-	p := fieldPath{"nodeLeaseDurationSeconds"}
-	if l.config == nil || len(l.origins[p.key()]) == 0 {
-		return
-	}
-	if written, ok := l.written(p).(json.Number); ok && written.String() == "0" {
-		l.find(IgnoredSilently, p, l.originOf(p), "0 means the default, %d; it does not turn the Lease off", l.config.NodeLeaseDurationSeconds)
-	}
-}
-
-func (l *loading) written(p fieldPath) any {
-	o := l.originOf(p)
-	for _, f := range append(slices.Clone(l.in.Dir), l.mainFile()...) {
-		if name := f.Name; name == o.File || l.in.DirName+"/"+name == o.File {
-			return rawDocument(f.Data)[p[0]]
-		}
-	}
-	return nil
-}
-
-func (l *loading) mainFile() []File {
-	if l.in.Main == nil {
-		return nil
-	}
-	return []File{*l.in.Main}
 }
 
 func (l *loading) lease() Lease {

@@ -76,7 +76,7 @@ func TestEveryKubeletPartRepeatsThePrecondition(t *testing.T) {
 	}
 }
 
-// kubelet lints a rendered KubeletConfiguration as the intent's kubelet.
+// kubeletReport lints a rendered KubeletConfiguration as the intent's kubelet.
 func kubeletReport(t *testing.T, in kubeletcfg.Intent, main *kubeletcfg.File, dropIns ...kubeletcfg.File) kubeletcfg.Report {
 	t.Helper()
 	v, err := kubeletcfg.ParseVersion(in.KubeletVersion)
