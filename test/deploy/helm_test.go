@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,9 @@ func helm(t *testing.T, kubeconfig string, args ...string) (string, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := noticed(); err != nil {
+		t.Fatal(err)
+	}
 	home := t.TempDir()
 	cmd := exec.Command(path, args...)
 	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home, "HELM_DATA_HOME="+home, "KUBECONFIG="+kubeconfig)
@@ -59,6 +63,17 @@ func helm(t *testing.T, kubeconfig string, args ...string) (string, error) {
 	}
 	return out.String(), nil
 }
+
+// noticed reads every file of the chart, so that a cached test result is not
+// one about another chart.
+var noticed = sync.OnceValue(func() error {
+	return filepath.WalkDir(chart, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			_, err = os.ReadFile(path)
+		}
+		return err
+	})
+})
 
 // values are values of the chart, as helm reads them from a file.
 type values map[string]any

@@ -223,11 +223,12 @@ func (q question) ask(ctx context.Context) (Answer, string, error) {
 }
 
 // forbidden is a report of a failure with the reason that belongs to the node
-// lifecycle controller.
+// lifecycle controller, and with nothing else to object to: its stamp is later
+// than a kubelet's word of this very second.
 func forbidden(now time.Time) []byte {
 	patch, _ := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{map[string]any{ // strings always encode
 		"type": corev1.NodeReady, "status": corev1.ConditionUnknown, "reason": "NodeStatusUnknown",
-		"message": "nodewarden verify: a dry run", "lastTransitionTime": now.UTC().Format(time.RFC3339),
+		"message": "nodewarden verify: a dry run", "lastTransitionTime": now.Add(time.Second).UTC().Format(time.RFC3339),
 	}}}})
 	return patch
 }

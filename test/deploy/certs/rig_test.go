@@ -42,6 +42,8 @@ const patience = 60 * time.Second
 // serviceName is a name that only the bundle's certificates carry.
 const serviceName = "nodewarden-webhook.nodewarden-system.svc"
 
+const secretName = "nodewarden-webhook-tls"
+
 var shared *controlplane.ControlPlane
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
@@ -137,43 +139,66 @@ func (s *scene) forward() {
 
 // replica is a webhook in this process, with files and a keeper of its own.
 type replica struct {
-	server *webhook.Server
-	dir    string
-	stop   func()
+	server  *webhook.Server
+	metrics *prometheus.Registry
+	dir     string
+	stop    func()
 }
 
 const settle = time.Second
 
-// replica starts one more. Its keeper may be somebody with fewer rights.
-func (s *scene) replica(as *rest.Config) *replica {
+// serve starts one more server, which follows files that somebody else writes.
+func (s *scene) serve() *replica {
 	s.Helper()
-	r := &replica{dir: s.TempDir()}
-	registry := prometheus.NewRegistry()
-	files := webhook.CertificateFiles{Certificate: filepath.Join(r.dir, "tls.crt"), Key: filepath.Join(r.dir, "tls.key")}
+	r := &replica{dir: s.TempDir(), metrics: prometheus.NewRegistry()}
 	o := webhook.DefaultOptions(s.policy.Policy())
-	o.Address, o.Files, o.Drain = "127.0.0.1:0", files, 0
+	o.Address, o.Files, o.Drain = "127.0.0.1:0", r.files(), 0
 	var err error
-	r.server, err = webhook.New(o, registry, logr.Discard())
+	r.server, err = webhook.New(o, r.metrics, logr.Discard())
 	must(s.T, err)
-	keeper, err := certs.New(certs.Options{
-		Secret: s.name + "/nodewarden-webhook-tls", Configuration: s.name, Names: []string{serviceName, "127.0.0.1"},
-		Lifetime: s.lifetime, Settle: settle, Certificate: files.Certificate, Key: files.Key,
-	}, as, registry, klog.Background())
-	must(s.T, err)
-	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
-	var running sync.WaitGroup
-	running.Go(func() {
+	s.run(r, func(ctx context.Context) {
 		if err := r.server.Run(ctx); err != nil {
 			s.Errorf("serving: %v", err)
 		}
 	})
-	running.Go(func() { keeper.Run(ctx) })
-	r.stop = sync.OnceFunc(func() { cancel(); running.Wait() })
-	s.Cleanup(r.stop)
 	s.mu.Lock()
 	s.replicas = append(s.replicas, r)
 	s.mu.Unlock()
 	return r
+}
+
+// replica starts one more server with a keeper, which acts as that account.
+func (s *scene) replica(as *rest.Config) *replica {
+	s.Helper()
+	r := s.serve()
+	files := r.files()
+	keeper, err := certs.New(certs.Options{
+		Secret: s.name + "/" + secretName, Configuration: s.name, Names: []string{serviceName, "127.0.0.1"},
+		Lifetime: s.lifetime, Settle: settle, Certificate: files.Certificate, Key: files.Key,
+	}, as, r.metrics, klog.Background())
+	must(s.T, err)
+	s.run(r, keeper.Run)
+	return r
+}
+
+// run runs a part of r until r is stopped, or the test ends.
+func (s *scene) run(r *replica, part func(context.Context)) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.Context()))
+	ended := make(chan struct{})
+	go func() { defer close(ended); part(ctx) }()
+	before := r.stop
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended
+		if before != nil {
+			before()
+		}
+	})
+	s.Cleanup(r.stop)
+}
+
+func (r *replica) files() webhook.CertificateFiles {
+	return webhook.CertificateFiles{Certificate: filepath.Join(r.dir, "tls.crt"), Key: filepath.Join(r.dir, "tls.key")}
 }
 
 func (s *scene) eventually(what string, try func(context.Context) error) {
@@ -202,7 +227,7 @@ func (s *scene) ready(replicas ...*replica) {
 
 func (s *scene) secret() *corev1.Secret {
 	s.Helper()
-	secret, err := s.admin.CoreV1().Secrets(s.name).Get(s.Context(), "nodewarden-webhook-tls", metav1.GetOptions{})
+	secret, err := s.admin.CoreV1().Secrets(s.name).Get(s.Context(), secretName, metav1.GetOptions{})
 	must(s.T, err)
 	return secret
 }
@@ -335,5 +360,5 @@ func (s *scene) bind(rules []rbacv1.PolicyRule) {
 }
 
 func emptySecret() *corev1.Secret {
-	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "nodewarden-webhook-tls"}, Type: corev1.SecretTypeOpaque}
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: secretName}, Type: corev1.SecretTypeOpaque}
 }

@@ -95,7 +95,7 @@ func TestWhatAnAdminMayDoToTheSecret(t *testing.T) {
 		do   func(*scene)
 	}{
 		{"it is deleted", func(s *scene) {
-			must(s.T, s.admin.CoreV1().Secrets(s.name).Delete(s.Context(), "nodewarden-webhook-tls", metav1.DeleteOptions{}))
+			must(s.T, s.admin.CoreV1().Secrets(s.name).Delete(s.Context(), secretName, metav1.DeleteOptions{}))
 		}},
 		{"the authority's key is removed, which asks for a new one", func(s *scene) {
 			s.shape(func(data map[string][]byte) { delete(data, "ca.key") })

@@ -1,0 +1,253 @@
+package certs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/nodewarden/nodewarden/test/controlplane"
+)
+
+// certManager is the program of the folder of that name, built once, and the
+// folder of cert-manager's resource definitions.
+var certManager = sync.OnceValues(func() (built struct{ program, definitions string }, err error) {
+	in := func(args ...string) (string, error) {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = "certmanager"
+		cmd.Env = append(os.Environ(), "GOWORK=off")
+		out, err := cmd.Output()
+		var failed *exec.ExitError
+		if errors.As(err, &failed) {
+			err = fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, failed.Stderr)
+		}
+		return strings.TrimSpace(string(out)), err
+	}
+	built.program = filepath.Join(shared.Dir(), "bin", "certmanager")
+	if _, err = in("build", "-o", built.program, "."); err != nil {
+		return built, err
+	}
+	dir, err := in("list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager")
+	built.definitions = filepath.Join(dir, "deploy", "crds")
+	return built, err
+})
+
+// certManaged is a scene whose certificate comes from cert-manager.
+type certManaged struct {
+	*scene
+	objects dynamic.Interface
+}
+
+func newCertManaged(t *testing.T, manifests func(string) string) *certManaged {
+	t.Helper()
+	s := newScene(t)
+	built, err := certManager()
+	must(t, err)
+	objects, err := dynamic.NewForConfig(shared.Admin())
+	must(t, err)
+	c := &certManaged{s, objects}
+	c.kubectl("apply", "--server-side", "-f", built.definitions)
+	c.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/certificates.cert-manager.io", "crd/issuers.cert-manager.io")
+	kubeconfig, err := shared.Kubeconfig(shared.Admin())
+	must(t, err)
+	p, err := shared.Run(t.Context(), controlplane.Command{Path: built.program, Args: []string{"--kubeconfig=" + kubeconfig}})
+	must(t, err)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("cert-manager wrote last:\n%s", p.Tail(20))
+		}
+		p.Kill()
+	})
+	text, err := os.ReadFile(filepath.Join("certmanager", "manifests.yaml"))
+	must(t, err)
+	file := filepath.Join(t.TempDir(), "manifests.yaml")
+	must(t, os.WriteFile(file, []byte(manifests(strings.ReplaceAll(string(text), "NAMESPACE", c.name))), 0o600))
+	c.kubectl("apply", "--server-side", "-f", file)
+	return c
+}
+
+func (c *certManaged) kubectl(args ...string) {
+	c.Helper()
+	if out, err := shared.Kubectl(c.Context(), shared.Admin(), args...); err != nil {
+		c.Fatalf("%v\n%s", err, out)
+	}
+}
+
+// annotate asks the CA injector for the bundle of our Certificate.
+func (c *certManaged) annotate() {
+	c.Helper()
+	_, err := c.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations().Patch(c.Context(), c.name, types.MergePatchType,
+		fmt.Appendf(nil, `{"metadata":{"annotations":{"cert-manager.io/inject-ca-from":"%s/nodewarden-webhook"}}}`, c.name), metav1.PatchOptions{})
+	must(c.T, err)
+}
+
+// mount does for r what a kubelet does for a pod: it brings what the Secret
+// holds to the files, all at once, and only at its next look.
+func (c *certManaged) mount(r *replica, every time.Duration) {
+	c.run(r, func(ctx context.Context) {
+		var last *corev1.Secret
+		for n := 0; ctx.Err() == nil; n++ {
+			secret, err := c.admin.CoreV1().Secrets(c.name).Get(ctx, secretName, metav1.GetOptions{})
+			if err == nil && len(secret.Data[corev1.TLSCertKey]) > 0 && (last == nil || last.ResourceVersion != secret.ResourceVersion) {
+				if err := swap(r.dir, n, secret.Data); err != nil {
+					c.Errorf("mount: %v", err)
+				}
+				last = secret
+			}
+			pause(ctx, every)
+		}
+	})
+}
+
+// swap replaces the folder that the files are links into.
+func swap(dir string, n int, data map[string][]byte) error {
+	generation := fmt.Sprintf("..%d", n)
+	if err := os.Mkdir(filepath.Join(dir, generation), 0o700); err != nil {
+		return err
+	}
+	for name, content := range data {
+		if err := os.WriteFile(filepath.Join(dir, generation, name), content, 0o600); err != nil {
+			return err
+		}
+	}
+	next := filepath.Join(dir, "..next")
+	if err := os.Symlink(generation, next); err != nil {
+		return err
+	}
+	if err := os.Rename(next, filepath.Join(dir, "..data")); err != nil {
+		return err
+	}
+	for name := range data {
+		if err := os.Symlink(filepath.Join("..data", name), filepath.Join(dir, name)); err != nil && !os.IsExist(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+var certificates = schema.GroupVersionResource{Group: "cert-manager.io", Version: "v1", Resource: "certificates"}
+
+// renew has a Certificate issued again before its time, as cmctl does, and
+// waits until its Secret holds another one.
+func (c *certManaged) renew(certificate, secret string) {
+	c.Helper()
+	before := c.held(secret)
+	c.eventually(certificate+" is to be renewed", func(ctx context.Context) error {
+		live, err := c.objects.Resource(certificates).Namespace(c.name).Get(ctx, certificate, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		conditions, _, err := unstructured.NestedSlice(live.Object, "status", "conditions")
+		if err != nil {
+			return err
+		}
+		conditions = append(conditions, map[string]any{
+			"type": "Issuing", "status": "True", "reason": "ManuallyTriggered", "message": "by a test",
+			"lastTransitionTime": time.Now().UTC().Format(time.RFC3339),
+		})
+		if err := unstructured.SetNestedSlice(live.Object, conditions, "status", "conditions"); err != nil {
+			return err
+		}
+		_, err = c.objects.Resource(certificates).Namespace(c.name).UpdateStatus(ctx, live, metav1.UpdateOptions{})
+		return err
+	})
+	c.eventually(certificate+" is renewed", func(context.Context) error {
+		if bytes.Equal(c.held(secret), before) {
+			return fmt.Errorf("the Secret %s holds the same certificate", secret)
+		}
+		return nil
+	})
+}
+
+func (c *certManaged) held(secret string) []byte {
+	s, err := c.admin.CoreV1().Secrets(c.name).Get(c.Context(), secret, metav1.GetOptions{})
+	if err != nil {
+		return nil
+	}
+	return s.Data[corev1.TLSCertKey]
+}
+
+// start puts two replicas in force, whose pods are mounted with a delay.
+func (c *certManaged) start() *load {
+	c.Helper()
+	for range 2 {
+		c.mount(c.serve(), time.Second)
+	}
+	c.ready(c.replicas...)
+	c.configure()
+	c.annotate()
+	c.announced()
+	c.believed()
+	return c.underLoad()
+}
+
+func TestCertManagerRenewsWithoutALostHandshake(t *testing.T) {
+	c := newCertManaged(t, func(as string) string { return as })
+	l := c.start()
+	for range 2 {
+		c.renew("nodewarden-webhook", secretName)
+		c.showsSecret()
+	}
+	c.renew("nodewarden-authority", "nodewarden-authority")
+	c.renew("nodewarden-webhook", secretName)
+	c.showsSecret()
+	c.announced()
+	if n := l.certificates(); n != 4 {
+		t.Errorf("%d certificates were shown, want 4", n)
+	}
+	l.end(t)
+}
+
+// TestAnAuthorityWithANewKeyLosesHandshakes is why the authority keeps its key.
+func TestAnAuthorityWithANewKeyLosesHandshakes(t *testing.T) {
+	c := newCertManaged(t, func(as string) string {
+		return strings.Replace(as, "rotationPolicy: Never", "rotationPolicy: Always", 1)
+	})
+	l := c.start()
+	c.renew("nodewarden-authority", "nodewarden-authority")
+	c.renew("nodewarden-webhook", secretName)
+	c.showsSecret()
+	c.announced()
+	l.stop()
+	l.done.Wait()
+	if len(l.lost) == 0 {
+		t.Error("no handshake was lost: docs/certificates.md is too careful")
+	}
+	t.Logf("%d of %d handshakes were lost", len(l.lost), l.handshakes)
+}
+
+func TestManifestsFitCertManagersTypes(t *testing.T) {
+	if shared == nil {
+		t.Skip("builds cert-manager's controllers, which -short leaves out")
+	}
+	built, err := certManager()
+	must(t, err)
+	good, err := os.ReadFile(filepath.Join("certmanager", "manifests.yaml"))
+	must(t, err)
+	check := func(text []byte) ([]byte, error) {
+		cmd := exec.CommandContext(t.Context(), built.program, "--check", "-")
+		cmd.Stdin = io.NopCloser(bytes.NewReader(text))
+		return cmd.CombinedOutput()
+	}
+	if out, err := check(good); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	if out, err := check(bytes.ReplaceAll(good, []byte("renewBefore:"), []byte("renewalBefore:"))); err == nil || !bytes.Contains(out, []byte("renewalBefore")) {
+		t.Errorf("a field that there is not is not found: %v: %s", err, out)
+	}
+}
