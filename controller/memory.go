@@ -94,6 +94,9 @@ func (m *memory) decide(l lifecycle.Look) (lifecycle.Plan, lifecycle.Seen) {
 
 func (r *record) keep(plan lifecycle.Plan, after lifecycle.Seen) {
 	r.seen = after
+	if !after.Ready.Down() {
+		r.fell = time.Time{}
+	}
 	if plan.Announce && !slices.ContainsFunc(r.announce, plan.Since.Equal) {
 		r.announce = append(r.announce, plan.Since)
 	}

@@ -57,13 +57,13 @@ func (m *marker) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 	if d.none() {
 		return reconcile.Result{}, nil
 	}
-	pods, err := m.podsDue(ctx, r.Name, d)
+	pods, due, err := m.podsDue(ctx, r.Name, d)
 	// The event goes out while the pods are written, and whatever becomes of
 	// them. The first thing a failure costs is a list, so that the taint, which
 	// keeps new pods away, is not held up.
 	announced := make(chan error, 1)
 	go func() { announced <- m.announce(ctx, r.Name, d) }()
-	if err == nil {
+	if due {
 		err = m.markNode(ctx, r.Name, d, pods)
 	}
 	err = errors.Join(<-announced, err)
@@ -84,15 +84,18 @@ func (m *marker) announce(ctx context.Context, name string, d debt) error {
 	return nil
 }
 
-// podsDue lists the pods that a node owes, none if it is not down any more.
-func (m *marker) podsDue(ctx context.Context, name string, d debt) ([]podRef, error) {
+// podsDue lists the pods that a node owes. None are due while it does not look
+// down: it has recovered, and the next look cancels the debt, or the cache is
+// behind, and the next look renews it.
+func (m *marker) podsDue(ctx context.Context, name string, d debt) (pods []podRef, due bool, err error) {
 	if !d.pods {
-		return nil, nil
+		return nil, false, nil
 	}
 	if down, err := m.down(ctx, name, d.uid); !down {
-		return nil, err
+		return nil, false, err
 	}
-	return m.podsOf(ctx, name)
+	pods, err = m.podsOf(ctx, name)
+	return pods, err == nil, err
 }
 
 // markNode marks the pods of a node batch by batch, for as long as it is down.
@@ -108,15 +111,12 @@ func (m *marker) markNode(ctx context.Context, name string, d debt, pods []podRe
 	if err := errors.Join(failed...); err != nil {
 		return fmt.Errorf("mark the pods of node %s: %w", name, err)
 	}
-	m.settle(ctx, name, d, len(pods))
+	m.paid(ctx, name, d, len(pods))
 	return nil
 }
 
-// settle takes note that the pods of a transition have been marked.
-func (m *marker) settle(ctx context.Context, name string, d debt, pods int) {
-	if !d.pods {
-		return
-	}
+// paid takes note that the pods of a transition have been marked.
+func (m *marker) paid(ctx context.Context, name string, d debt, pods int) {
 	if fell := m.memory.podsMarked(name, d); !fell.IsZero() {
 		m.metrics.Reacted(m.clock.Since(fell))
 	}

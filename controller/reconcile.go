@@ -137,10 +137,7 @@ func (c *nodes) gone(ctx context.Context, name string) {
 func (c *nodes) look(ctx context.Context, n *corev1.Node, source lifecycle.Source) (time.Duration, error) {
 	n, plan, err := c.decide(ctx, n, source)
 	if err != nil {
-		if c.options.Mode == Replace {
-			c.after(ctx, c.zones.without(c.clock.Now(), n.Name, false))
-		}
-		return 0, err
+		return 0, errors.Join(err, c.unjudged(ctx, n, err))
 	}
 	if plan.MarkPods || plan.Announce {
 		c.pods.add(n.Name)
@@ -151,6 +148,19 @@ func (c *nodes) look(ctx context.Context, n *corev1.Node, source lifecycle.Sourc
 	c.metrics.ZoneSeen(zone.Key(n.Labels))
 	c.after(ctx, c.zones.count(c.clock.Now(), n))
 	return plan.LookAgainAfter, c.dress(ctx, n)
+}
+
+// unjudged leaves a node out of the count that could not be judged. What it says
+// itself still decides about its taints.
+func (c *nodes) unjudged(ctx context.Context, n *corev1.Node, err error) error {
+	if c.options.Mode == Beside {
+		return nil
+	}
+	c.after(ctx, c.zones.without(c.clock.Now(), n.Name, false))
+	if errors.Is(err, errGone) || apierrors.IsNotFound(err) {
+		return nil
+	}
+	return c.dress(ctx, n)
 }
 
 // decide plans, and writes Unknown where the plan says so. Each time somebody
@@ -283,8 +293,8 @@ func (c *nodes) dress(ctx context.Context, n *corev1.Node) error {
 	if !granted {
 		return nil
 	}
-	if zone := c.zones.done(n.Name); awaited && lifecycle.Evicting(dressed) {
-		c.metrics.Evicted(zone)
+	if where := c.zones.done(n.Name); awaited && lifecycle.Evicting(dressed) {
+		c.metrics.Evicted(where)
 	}
 	return nil
 }

@@ -165,9 +165,9 @@ func (c *nodes) setup(mgr manager.Manager) error {
 			c.looks.open(q)
 			return nil
 		})).
-		Watches(&corev1.Node{}, c.nodeEvents())
+		WatchesRawSource(source.Kind(mgr.GetCache(), &corev1.Node{}, c.nodeEvents()))
 	if c.options.readsLeases() {
-		b = b.Watches(&coordinationv1.Lease{}, c.leaseEvents())
+		b = b.WatchesRawSource(source.Kind(mgr.GetCache(), &coordinationv1.Lease{}, c.leaseEvents()))
 	}
 	if err := b.Complete(c); err != nil {
 		return fmt.Errorf("set up the controller of nodes: %w", err)
@@ -177,33 +177,30 @@ func (c *nodes) setup(mgr manager.Manager) error {
 
 // nodeEvents asks for a look at every node that changed, and notes when the news
 // of a failure came.
-func (c *nodes) nodeEvents() handler.EventHandler {
-	look := func(n client.Object, q queue) {
+func (c *nodes) nodeEvents() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	look := func(n *corev1.Node, q queue) {
 		c.fresh.confirm(c.clock.Now())
-		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: n.GetName()}})
+		q.Add(reconcile.Request{NamespacedName: types.NamespacedName{Name: n.Name}})
 	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { look(e.Object, q) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { look(e.Object, q) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
-			was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-			if !lifecycle.ReadyOf(was).Down() && lifecycle.ReadyOf(is).Down() {
-				c.memory.fell(is.Name, is.UID, c.clock.Now())
+	return handler.TypedFuncs[*corev1.Node, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { look(e.Object, q) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { look(e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
+			if n := e.ObjectNew; !lifecycle.ReadyOf(e.ObjectOld).Down() && lifecycle.ReadyOf(n).Down() {
+				c.memory.fell(n.Name, n.UID, c.clock.Now())
 			}
-			look(is, q)
+			look(e.ObjectNew, q)
 		},
 	}
 }
 
 // leaseEvents notes renewals when they arrive and asks for nothing: a node is
 // looked at when its grace would have ended.
-func (c *nodes) leaseEvents() handler.EventHandler {
-	renew := func(o client.Object) {
-		c.memory.renew(o.GetName(), renewalOf(o.(*coordinationv1.Lease)), c.clock.Now())
-	}
-	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, _ queue) { renew(e.Object) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) { renew(e.ObjectNew) },
+func (c *nodes) leaseEvents() handler.TypedEventHandler[*coordinationv1.Lease, reconcile.Request] {
+	renew := func(l *coordinationv1.Lease) { c.memory.renew(l.Name, renewalOf(l), c.clock.Now()) }
+	return handler.TypedFuncs[*coordinationv1.Lease, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*coordinationv1.Lease], _ queue) { renew(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*coordinationv1.Lease], _ queue) { renew(e.ObjectNew) },
 	}
 }
 

@@ -3,8 +3,6 @@ package controller
 import (
 	"context"
 	"time"
-
-	"k8s.io/utils/clock"
 )
 
 // turns hands out the turns to be tainted NoExecute as they come due.
@@ -15,28 +13,29 @@ func (t turns) Start(ctx context.Context) error {
 	if t.options.Mode == Beside {
 		return nil
 	}
-	for {
+	for ctx.Err() == nil {
 		name, ok, wait := t.zones.next(t.clock.Now())
 		if ok {
 			t.looks.add(name)
 			continue
 		}
-		var due <-chan time.Time
-		var timer clock.Timer
-		if wait >= 0 {
-			timer = t.clock.NewTimer(wait)
-			due = timer.C()
-		}
-		select {
-		case <-ctx.Done():
-		case <-t.zones.kick:
-		case <-due:
-		}
-		if timer != nil {
-			timer.Stop()
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
+		t.await(ctx, wait)
+	}
+	return nil
+}
+
+// await waits for the next turn to come due, at the latest after wait unless that
+// is negative.
+func (t turns) await(ctx context.Context, wait time.Duration) {
+	var due <-chan time.Time
+	if wait >= 0 {
+		timer := t.clock.NewTimer(wait)
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+	case <-t.zones.kick:
+	case <-due:
 	}
 }

@@ -120,9 +120,8 @@ func (p *Proxy) holds(path string) <-chan struct{} {
 // freezer is a watch that can be held back.
 type freezer struct {
 	io.ReadCloser
-	proxy  *Proxy
-	path   string
-	closed bool
+	proxy *Proxy
+	path  string
 }
 
 func (f *freezer) Read(b []byte) (int, error) {
