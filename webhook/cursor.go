@@ -108,16 +108,13 @@ func (c *cursor) elements(see func() error) error {
 	if _, err := c.dec.ReadToken(); err != nil {
 		return err
 	}
-	for {
-		switch c.dec.PeekKind() {
-		case jsontext.KindEndArray, jsontext.KindInvalid:
-			_, err := c.dec.ReadToken()
-			return err
-		}
+	for next := c.dec.PeekKind(); next != jsontext.KindEndArray && next != jsontext.KindInvalid; next = c.dec.PeekKind() {
 		if err := see(); err != nil {
 			return err
 		}
 	}
+	_, err := c.dec.ReadToken()
+	return err
 }
 
 // name returns a member's name without its quotes, good until the next one.

@@ -30,11 +30,14 @@ type decoder struct {
 	managed []entry
 }
 
-var decoders = sync.Pool{New: func() any { return new(decoder) }}
+var decoders sync.Pool
 
 // newDecoder returns a decoder to be released after use.
 func newDecoder(labels bool) *decoder {
-	d := decoders.Get().(*decoder)
+	d, ok := decoders.Get().(*decoder)
+	if !ok {
+		d = new(decoder)
+	}
 	d.labels = labels
 	return d
 }
@@ -110,7 +113,7 @@ func (d *decoder) readReview(body []byte) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.dec.ReadToken(); err != io.EOF {
+	if _, err := c.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return errIrregular
 	}
 	return errors.Join(set(&d.review.kind, kind), set(&d.review.apiVersion, apiVersion))

@@ -69,7 +69,7 @@ type scratch struct {
 	limited      io.LimitedReader
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratches sync.Pool
 
 func (s *scratch) release() {
 	if s.body.Cap() > maxKept {
@@ -80,7 +80,10 @@ func (s *scratch) release() {
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	s := scratches.Get().(*scratch)
+	s, ok := scratches.Get().(*scratch)
+	if !ok {
+		s = new(scratch)
+	}
 	defer s.release()
 	if err := h.respond(s, r); err != nil {
 		h.fail(w, err)

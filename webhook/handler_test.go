@@ -281,6 +281,7 @@ func TestWritesAreAnsweredByVerdictAndClass(t *testing.T) {
 		"a pod": {review: as(func(r *admissionv1.AdmissionRequest) {
 			r.Resource.Resource, r.Object.Raw = "pods", []byte(`{"status":[1]}`)
 		}), verdict: outOfScope, class: noClass, warnings: []string{"UPDATE of pods/status)"}},
+		"nodes of another version":         {review: as(func(r *admissionv1.AdmissionRequest) { r.Resource.Version = "v2" }), verdict: outOfScope, class: noClass, warnings: []string{"nodewarden does not judge"}},
 		"nodes of another group":           {review: as(func(r *admissionv1.AdmissionRequest) { r.Resource.Group = "metrics.k8s.io" }), verdict: outOfScope, class: noClass, warnings: []string{"nodewarden does not judge"}},
 		"an operation made of line breaks": {review: as(func(r *admissionv1.AdmissionRequest) { r.Operation = admissionv1.Operation(strings.Repeat("\n", 4096)) }), verdict: outOfScope, class: noClass, warnings: []string{"nodewarden does not judge"}},
 	} {

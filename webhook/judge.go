@@ -48,13 +48,11 @@ func (h *Handler) count(r *review, a *answer) {
 
 // tell logs one line a refusal. Writers that are never judged leave no trace.
 func (h *Handler) tell(v verdict, r *review, a *answer) {
-	switch v {
-	case refused:
+	if v == refused {
 		h.log.Info("refused a write to Ready", r.facts(a)...)
-	case warned:
-		if log := h.log.V(1); log.Enabled() {
-			log.Info("admitted a write to Ready with warnings", r.facts(a)...)
-		}
+	}
+	if log := h.log.V(1); v == warned && log.Enabled() {
+		log.Info("admitted a write to Ready with warnings", r.facts(a)...)
 	}
 }
 

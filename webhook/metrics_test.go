@@ -3,6 +3,7 @@ package webhook
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -152,7 +153,7 @@ func TestHostileRequestsDoNotGrowMetrics(t *testing.T) {
 // lines is how many lines a scrape has.
 func (w *workbench) lines() int {
 	rec := httptest.NewRecorder()
-	promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	promhttp.HandlerFor(w.registry, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return strings.Count(rec.Body.String(), "\n")
 }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -306,8 +307,8 @@ func TestARollingUpdateLosesNoReview(t *testing.T) {
 	}
 	close(stop)
 	<-done
-	if lost := append(lost[0], lost[1]...); len(lost) > 0 {
-		t.Errorf("%d reviews lost, first: %v", len(lost), lost[0])
+	if all := slices.Concat(lost...); len(all) > 0 {
+		t.Errorf("%d reviews lost, first: %v", len(all), all[0])
 	}
 	if answered[0] < 10 || answered[1] < 10 {
 		t.Errorf("answered %v; the story needs both", answered)

@@ -125,7 +125,7 @@ func managed(n *corev1.Node) []metav1.ManagedFieldsEntry {
 		t := metav1.NewTime(at)
 		return metav1.ManagedFieldsEntry{
 			Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &t,
-			FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}, Subresource: subresource,
+			FieldsType: "FieldsV1", FieldsV1: metav1.NewFieldsV1(fields), Subresource: subresource,
 		}
 	}
 	var owned, reported, watched []string
@@ -165,7 +165,7 @@ func Detect(n *corev1.Node, at time.Time) *corev1.Node {
 	stamp := metav1.NewTime(at)
 	after.ManagedFields = append(after.ManagedFields, metav1.ManagedFieldsEntry{
 		Manager: "detector", Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: "v1", Time: &stamp, FieldsType: "FieldsV1", Subresource: "status",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:lastTransitionTime":{},"f:message":{},"f:reason":{},"f:status":{}}}}}`)},
+		FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:lastTransitionTime":{},"f:message":{},"f:reason":{},"f:status":{}}}}}`),
 	})
 	return after
 }
