@@ -17,9 +17,9 @@ import (
 	"github.com/nodewarden/nodewarden/contract"
 )
 
-// bulk evaluates a whole set of policies at a time. The policies of a set
-// share their variables, so one evaluation with all of them says what each says
-// alone, at a tenth of the cost.
+// bulk evaluates a whole set of policies at a time. Most variables are the same
+// in all policies of a set: evaluated once for all, under names of their own,
+// they say what each policy says alone at a tenth of the cost.
 type bulk struct {
 	conditions []func(*admission.VersionedAttributes) (bool, error)
 	// condition is, for each policy, which of the conditions is its own.
@@ -48,17 +48,14 @@ func enforceInBulk(t testing.TB, p contract.Policy) *bulk {
 		for _, binding := range guard.Bindings {
 			names.bind(binding)
 		}
+		renamed := map[string]string{}
 		for _, v := range policy.Spec.Variables {
-			if v.Name == "message" { // the one that is each policy's own, and no rule reads
-				continue
+			e := substituted(v.Expression, renamed)
+			if _, ok := known[e]; !ok {
+				known[e] = fmt.Sprint("v", len(known))
+				compiler.CompileAndStoreVariable(&validating.Variable{Name: known[e], Expression: e}, variableOptions, environment.StoredExpressions)
 			}
-			if before, ok := known[v.Name]; ok && before != v.Expression {
-				t.Fatalf("%s: variable %s is not the one of the other policies", policy.Name, v.Name)
-			} else if ok {
-				continue
-			}
-			known[v.Name] = v.Expression
-			compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, variableOptions, environment.StoredExpressions)
+			renamed[v.Name] = "variables." + known[e]
 		}
 		m := policy.Spec.MatchConditions
 		if _, ok := where[m[0].Expression]; !ok {
@@ -66,7 +63,7 @@ func enforceInBulk(t testing.TB, p contract.Policy) *bulk {
 			b.conditions = append(b.conditions, compileConditions(t, m, newestEnv, environment.StoredExpressions))
 		}
 		b.condition = append(b.condition, where[m[0].Expression])
-		checks = append(checks, &validating.ValidationCondition{Expression: policy.Spec.Validations[0].Expression})
+		checks = append(checks, &validating.ValidationCondition{Expression: substituted(policy.Spec.Validations[0].Expression, renamed)})
 		b.rules = append(b.rules, guard.Rule)
 		b.actions = append(b.actions, names.actions[policy.Name])
 	}

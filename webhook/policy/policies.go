@@ -60,7 +60,7 @@ func Policies(p contract.Policy, o PolicyOptions) (*Set, error) {
 	for _, c := range r.clauses {
 		r.known = append(r.known, variable(string(c.rule), c.broken), variable("said"+string(c.rule), c.said))
 	}
-	r.known = append(r.known, variable("refusal", r.refusal()))
+	r.known = append(r.known, variable("findings", r.findings()))
 
 	set := &Set{}
 	for _, rule := range contract.Rules() {
@@ -105,7 +105,7 @@ func (r *renderer) policy(rule contract.Rule) *admissionv1.ValidatingAdmissionPo
 	fail, invalid := admissionv1.Fail, metav1.StatusReasonInvalid
 	message := `"[` + string(rule) + `] " + ` + said(rule)
 	if r.p.Action(rule) == contract.Deny {
-		message = `request.operation == "CREATE" ? ` + message + ` : variables.refusal`
+		message = `request.operation == "CREATE" ? ` + message + ` : ` + refusal
 	}
 	check := admissionv1.Validation{
 		Expression:        "!" + isBroken(rule),
@@ -123,7 +123,7 @@ func (r *renderer) policy(rule contract.Rule) *admissionv1.ValidatingAdmissionPo
 		FailurePolicy:    &fail,
 		MatchConstraints: resources(createNode, updateStatus),
 		MatchConditions:  r.matchConditions(rule),
-		Variables:        append(r.needed(check.Expression, message), variable("message", message)),
+		Variables:        needed(append(slices.Clone(r.known), variable("message", message)), check.Expression, check.MessageExpression),
 		Validations:      []admissionv1.Validation{check},
 		AuditAnnotations: []admissionv1.AuditAnnotation{note},
 	}
@@ -171,53 +171,25 @@ func (r *renderer) bindings(rule contract.Rule) []*admissionv1.ValidatingAdmissi
 	}
 }
 
+// findings are the broken rules that deny, each with its sentence.
+func (r *renderer) findings() string {
+	var all []string
+	for _, c := range r.clauses {
+		if r.p.Action(c.rule) == contract.Deny {
+			all = append(all, isBroken(c.rule)+` ? ["`+string(c.rule)+`", `+said(c.rule)+`] : []`)
+		}
+	}
+	return "[\n  " + strings.Join(all, ",\n  ") + `].filter(f, size(f) > 0)`
+}
+
 // refusal is the message that every policy that denies gives: the bracket
 // with each broken rule that denies, then a sentence a rule.
-func (r *renderer) refusal() string {
-	var names, sentences []string
-	for _, c := range r.clauses {
-		if r.p.Action(c.rule) != contract.Deny {
-			continue
-		}
-		names = append(names, isBroken(c.rule)+` ? "`+string(c.rule)+`" : ""`)
-		sentences = append(sentences, isBroken(c.rule)+` ? `+said(c.rule)+` : ""`)
-	}
-	join := func(texts []string, separator string) string {
-		return "[\n  " + strings.Join(texts, ",\n  ") + `].filter(t, t != "").join("` + separator + `")`
-	}
-	return `"[" + ` + join(names, ",") + ` + "] " + ` + join(sentences, "; ")
-}
+const refusal = `"[" + variables.findings.map(f, f[0]).join(",") + "] " + variables.findings.map(f, f[1]).join("; ")`
 
 // bounded cuts a message to what an API server shows: one of more than 5 KiB
 // would give way to the static one. A character has at most four bytes.
 func bounded(message string) string {
 	return `(size(bytes(` + message + `)) <= 5000 ? ` + message + ` : ` + message + `.substring(0, 1200) + "...")`
-}
-
-// needed are the variables that expressions read, directly or not, in order.
-func (r *renderer) needed(expressions ...string) []admissionv1.Variable {
-	read := map[string]bool{}
-	var mark func(expression string)
-	mark = func(expression string) {
-		for _, name := range references(expression) {
-			if read[name] {
-				continue
-			}
-			read[name] = true
-			i := slices.IndexFunc(r.known, func(v admissionv1.Variable) bool { return v.Name == name })
-			mark(r.known[i].Expression)
-		}
-	}
-	for _, e := range expressions {
-		mark(e)
-	}
-	var needed []admissionv1.Variable
-	for _, v := range r.known {
-		if read[v.Name] {
-			needed = append(needed, v)
-		}
-	}
-	return needed
 }
 
 // kebab turns ReadyMissing into ready-missing.
