@@ -184,6 +184,42 @@ func nobodyMentions(dir string) error {
 	return nil
 }
 
+func TestOurBinaryTidiesUpAndEndsWithItsLifeline(t *testing.T) {
+	cp, ctx := shared(t)
+	binary, err := controlplane.Binary(ctx, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := cp.Kubeconfig(cp.Kubelet("on-a-line"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, line, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch := t.TempDir()
+	cmd := exec.CommandContext(ctx, binary, "hollow", "--names=on-a-line", "--kubeconfig="+config)
+	cmd.Env = append(os.Environ(), "TMPDIR="+scratch, "NODEWARDEN_LIFELINE=3")
+	cmd.ExtraFiles = []*os.File{held}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	untilTrue(ctx, t, clientOf(t, cp.Admin()), "on-a-line")
+	if left, err := os.ReadDir(scratch); err != nil || len(left) == 0 {
+		t.Errorf("it keeps nothing in %s, %v, so this test shows nothing", scratch, err)
+	}
+	if err := line.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it did not end well: %v", err)
+	}
+	if left, err := os.ReadDir(scratch); err != nil || len(left) > 0 {
+		t.Errorf("it left %v, %v", left, err)
+	}
+}
+
 func TestAnInterruptFromTheKeyboardReachesOnlyTheStarter(t *testing.T) {
 	cp, _ := shared(t)
 	for _, p := range []*controlplane.Process{cp.Etcd(), cp.APIServer()} {

@@ -53,6 +53,7 @@ var importMap = map[string]may{
 		others: slices.Concat(server, config, commands),
 	},
 
+	"deploy/image":    {}, // the standard library builds an image
 	"deploy/generate": {ours: []string{"contract", "webhook/policy"}, others: config},
 }
 
