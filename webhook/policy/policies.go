@@ -43,6 +43,8 @@ type PolicyOptions struct {
 	// Static renders them for files that the API server loads itself
 	// (KEP-5793), which may not be changed through the API.
 	Static bool
+	// Unfolded leaves every variable a variable; see HowVariablesFold.
+	Unfolded bool
 }
 
 // Policies renders p. The policies share their match condition and their
@@ -56,7 +58,7 @@ func Policies(p contract.Policy, o PolicyOptions) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := renderer{p: &p, clauses: clauses(&p), known: append(known, advice(&p)...), static: o.Static}
+	r := renderer{p: &p, clauses: clauses(&p), known: append(known, advice(&p)...), static: o.Static, unfolded: o.Unfolded}
 	for _, c := range r.clauses {
 		r.known = append(r.known, variable(string(c.rule), c.broken), variable("said"+string(c.rule), c.said))
 	}
@@ -88,8 +90,8 @@ type renderer struct {
 	p       *contract.Policy
 	clauses []clause
 	// known are all variables, each after those it reads.
-	known  []admissionv1.Variable
-	static bool
+	known            []admissionv1.Variable
+	static, unfolded bool
 }
 
 // name is the name of the policy and of its binding; of the binding for CREATE, with part.
@@ -123,7 +125,7 @@ func (r *renderer) policy(rule contract.Rule) *admissionv1.ValidatingAdmissionPo
 		FailurePolicy:    &fail,
 		MatchConstraints: resources(createNode, updateStatus),
 		MatchConditions:  r.matchConditions(rule),
-		Variables:        needed(append(slices.Clone(r.known), variable("message", message)), check.Expression, check.MessageExpression),
+		Variables:        r.variables(message, check.Expression, check.MessageExpression),
 		Validations:      []admissionv1.Validation{check},
 		AuditAnnotations: []admissionv1.AuditAnnotation{note},
 	}
