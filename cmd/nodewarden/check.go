@@ -24,7 +24,7 @@ type checkFlags struct {
 func checkCommand(s streams) *cobra.Command {
 	var f checkFlags
 	cmd := &cobra.Command{
-		Use:   "check --before NODE --after NODE | check < REVIEW",
+		Use:   "check [--before NODE] --after NODE | < REVIEW",
 		Short: "Judge one write to a Node, without a cluster",
 		Long: `Judge one write to a Node, without a cluster: the Node before and after it, as
 kubectl get -o yaml prints them, or an AdmissionReview on standard input, YAML

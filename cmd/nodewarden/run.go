@@ -84,7 +84,18 @@ server needs to judge them all, and checks kubelet configuration.`,
 	root.SetErr(s.err)
 	root.AddCommand(checkCommand(s), rulesCommand(s), policyCommand(s), versionCommand(s),
 		kubelet.Command(kubelet.Streams{In: s.in, Out: s.out, Err: s.err}), verifyCommand(), demoCommand())
+	for _, cmd := range root.Commands() {
+		sayAs(cmd, called)
+	}
 	return root
+}
+
+// sayAs has the examples call the program as its user does.
+func sayAs(cmd *cobra.Command, called string) {
+	cmd.Example = strings.ReplaceAll(cmd.Example, "  nodewarden ", "  "+called+" ")
+	for _, below := range cmd.Commands() {
+		sayAs(below, called)
+	}
 }
 
 // verifyCommand tells an answer that is not the expected one, or none at all,

@@ -232,7 +232,7 @@ func TestAsAPluginItNamesItselfTheWayItIsCalled(t *testing.T) {
 	if code := run("kubectl-nodewarden", []string{"check", "--help"}, streams{strings.NewReader(""), &out, &out}); code != exitDone {
 		t.Errorf("exit code %d", code)
 	}
-	if !strings.Contains(out.String(), "kubectl nodewarden check") {
+	if !strings.Contains(out.String(), "kubectl nodewarden check --before before.yaml") || strings.Contains(out.String(), "  nodewarden ") {
 		t.Errorf("usage does not say kubectl nodewarden:\n%s", out.String())
 	}
 }
