@@ -111,6 +111,10 @@ kube-assets: ## print a folder to use as KUBEBUILDER_ASSETS for any envtest
 generate: ## write the generated files anew
 	go generate ./...
 
+.PHONY: images
+images: ## build the container images into dist/, without a container tool
+	go run ./deploy/image -out dist -version '$(DESCRIBE)' -commit $(COMMIT) -created '$(DATE)'
+
 .PHONY: clean
 clean: ## remove bin/; the control plane stays in your cache folder, under nodewarden/
 	rm -rf bin dist

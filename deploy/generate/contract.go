@@ -66,6 +66,10 @@ type rule struct {
 	Tell string `yaml:"tell"`
 }
 
+// unfolded leaves variables where the templates expect them. They fold, too:
+// after the values are in.
+var unfolded = policy.PolicyOptions{Unfolded: true}
+
 // message is the variable that holds a policy's message.
 const message = "message"
 
@@ -87,6 +91,9 @@ type document struct {
 	Message   string     `yaml:"message"`
 	Variables []variable `yaml:"variables"`
 	Rules     []rule     `yaml:"rules"`
+	// Short and Kept say which variables fold.
+	Short int      `yaml:"short"`
+	Kept  []string `yaml:"kept"`
 	// Selects are the four forms of a label requirement.
 	Selects map[string]string `yaml:"selects"`
 }
@@ -167,7 +174,8 @@ func contractFile() ([]byte, error) {
 }
 
 func newDocument() (*document, error) {
-	d := &document{}
+	folding := policy.HowVariablesFold()
+	d := &document{Short: folding.Short, Kept: folding.Kept}
 	if err := d.readWebhooks(); err != nil {
 		return nil, err
 	}
@@ -289,7 +297,7 @@ func filled(text string) string {
 // readVariables reads what rules are stated in: everything that any policy
 // knows, apart from the rules themselves.
 func (d *document) readVariables() error {
-	own := map[string]bool{"refusal": true, message: true}
+	own := map[string]bool{"findings": true, message: true}
 	for _, r := range contract.Rules() {
 		own[string(r)], own["said"+string(r)] = true, true
 	}
@@ -300,7 +308,7 @@ func (d *document) readVariables() error {
 	authorized += ` && "marked" in variables.labels && variables.labels["marked"] in ["value"]`
 	cases := map[string]map[shape]string{}
 	for _, s := range shapes() {
-		set, err := policy.Policies(s.policy(contract.Deny, ""), policy.PolicyOptions{})
+		set, err := policy.Policies(s.policy(contract.Deny, ""), unfolded)
 		if err != nil {
 			return err
 		}
@@ -401,7 +409,7 @@ func (d *document) readRules() error {
 
 // alone is the policy of r where every other rule is off, or nil.
 func alone(s shape, action contract.Action, r contract.Rule) (*admissionv1.ValidatingAdmissionPolicy, error) {
-	set, err := policy.Policies(s.policy(action, r), policy.PolicyOptions{})
+	set, err := policy.Policies(s.policy(action, r), unfolded)
 	if err != nil || len(set.Guards) == 0 {
 		return nil, err
 	}
@@ -441,7 +449,7 @@ func (d *document) readSelectors() error {
 func authorizing(s labels.Selector) (string, error) {
 	p := shape{detectors: true}.policy(contract.Deny, contract.UnauthorizedDetector)
 	p.Detectors[0].Nodes = s
-	set, err := policy.Policies(p, policy.PolicyOptions{})
+	set, err := policy.Policies(p, unfolded)
 	if err != nil {
 		return "", err
 	}

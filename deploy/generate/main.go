@@ -1,6 +1,6 @@
 // Command generate writes the parts of deploy/ that follow from something else:
 // the chart's copy of the contract from the code that renders it as policies,
-// and the chart's schema and README from its values.
+// its copy of the alerts, and its schema and README from its values.
 //
 // With -check it writes nothing, names what is out of date and fails. It never
 // runs helm and never decides what a rule means.
@@ -69,5 +69,14 @@ func generated(chart string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []file{{"files/contract.yaml", c}, {"values.schema.json", schema}, {"README.md", values.readme()}}, nil
+	files := []file{{"files/contract.yaml", c}, {"values.schema.json", schema}, {"README.md", values.readme()}}
+	// A chart can only read what lies in its own folder.
+	for _, name := range []string{"servicemonitor.yaml", "prometheusrule.yaml"} {
+		text, err := os.ReadFile(filepath.Join(chart, "..", "monitoring", name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file{"files/monitoring/" + name, append([]byte("# Copied by deploy/generate. DO NOT EDIT.\n"), text...)})
+	}
+	return files, nil
 }

@@ -78,7 +78,7 @@ file; test/deploy holds the two equal.
 {{/*
 The contract under these values, as JSON: the expressions of the webhook
 configuration, and what the policies are made of. known are all variables,
-each after those it reads.
+each after those it reads, not yet folded.
 */}}
 {{- define "nodewarden.contract" -}}
 {{- $p := .Values.policy -}}
@@ -115,7 +115,7 @@ each after those it reads.
 {{- range $c.variables -}}
   {{- $known = append $known (dict "name" .name "expression" (include "nodewarden.part" (dict "part" . "set" $set))) -}}
 {{- end -}}
-{{- $earlier := "" -}}{{- $bracket := list -}}{{- $sentences := list -}}
+{{- $earlier := "" -}}{{- $findings := list -}}
 {{- range $on -}}
   {{- $broken := include "nodewarden.part" (dict "part" .broken "set" $set) -}}
   {{- if .stamp -}}
@@ -124,17 +124,13 @@ each after those it reads.
   {{- end -}}
   {{- $known = append $known (dict "name" .name "expression" $broken) -}}
   {{- $known = append $known (dict "name" (printf "said%s" .name) "expression" (include "nodewarden.part" (dict "part" .said "set" $set))) -}}
-  {{- if eq .action "deny" -}}
-    {{- $bracket = append $bracket (printf "variables.%s ? %q : \"\"" .name .name) -}}
-    {{- $sentences = append $sentences (printf "variables.%s ? variables.said%s : \"\"" .name .name) -}}
-  {{- end -}}
+  {{- if eq .action "deny" -}}{{- $findings = append $findings (printf "variables.%s ? [%q, variables.said%s] : []" .name .name .name) -}}{{- end -}}
 {{- end -}}
-{{- $known = append $known (dict "name" "refusal" "expression" (printf "\"[\" + [\n  %s].filter(t, t != \"\").join(\",\") + \"] \" + [\n  %s].filter(t, t != \"\").join(\"; \")" (join ",\n  " $bracket) (join ",\n  " $sentences))) -}}
+{{- $known = append $known (dict "name" "findings" "expression" (printf "[\n  %s].filter(f, size(f) > 0)" (join ",\n  " $findings))) -}}
 {{- range $v := $known -}}
   {{- $e := $v.expression -}}
   {{- range $hole, $value := $holes -}}{{- $e = replace $hole $value $e -}}{{- end -}}
   {{- $_ := set $v "expression" $e -}}
-  {{- $_ := set $v "reads" (regexFindAll "\\bvariables\\.\\w+" $e -1 | uniq) -}}
 {{- end -}}
 
 {{- dict
@@ -145,21 +141,60 @@ each after those it reads.
       | replace "@controller@" (include "nodewarden.is" (dict "contract" $c "id" $controller)))
   "toReserved" $c.toReserved
   "message" $c.message
+  "short" $c.short
+  "kept" $c.kept
   "known" $known
   "rules" $on
   | toJson -}}
 {{- end -}}
 
-{{/* The variables that a policy declares, in order, as JSON: dict known, reads (of its expressions). */}}
+{{/*
+The variables that a policy carries, in order, as JSON: dict contract, known,
+expressions (those that read them). An API server prepares every variable for
+every request, so what is short or read once stands where it is read.
+*/}}
 {{- define "nodewarden.needed" -}}
-{{- $read := dict -}}
-{{- range .reads -}}{{- $_ := set $read . true -}}{{- end -}}
-{{- $needed := list -}}
-{{- range reverse .known -}}
-  {{- if hasKey $read (printf "variables.%s" .name) -}}
-    {{- range .reads -}}{{- $_ := set $read . true -}}{{- end -}}
-    {{- $needed = prepend $needed (dict "name" .name "expression" .expression) -}}
+{{- $of := dict -}}
+{{- range .known -}}{{- $_ := set $of .name (regexFindAll "\\bvariables\\.\\w+" .expression -1) -}}{{- end -}}
+{{- $direct := dict -}}{{- $reads := dict -}}
+{{- range .expressions -}}
+  {{- range regexFindAll "\\bvariables\\.\\w+" . -1 -}}
+    {{- $_ := set $direct (trimPrefix "variables." .) true -}}
+    {{- include "nodewarden.count" (dict "of" $of "name" (trimPrefix "variables." .) "reads" $reads) -}}
   {{- end -}}
 {{- end -}}
-{{- dict "variables" $needed | toJson -}}
+{{- $contract := .contract -}}
+{{- $kept := list -}}{{- $final := dict -}}
+{{- range $v := .known -}}
+  {{- $n := get $reads $v.name | default 0 -}}
+  {{- if gt $n 0 -}}
+    {{- $e := $v.expression -}}
+    {{- range get $of $v.name | uniq -}}
+      {{- $name := trimPrefix "variables." . -}}
+      {{- if hasKey $final $name -}}
+        {{- $stands := get $final $name -}}
+        {{- if not (regexMatch "^[\\w.]+$" $stands) -}}{{- $stands = printf "(%s)" $stands -}}{{- end -}}
+        {{- $e = regexReplaceAllLiteral (printf "\\bvariables\\.%s\\b" $name) $e $stands -}}
+      {{- end -}}
+    {{- end -}}
+    {{- if and (not (hasKey $direct $v.name)) (not (has $v.name $contract.kept)) (or (eq $n 1) (le (len $e) (int $contract.short))) -}}
+      {{- $_ := set $final $v.name $e -}}
+    {{- else -}}
+      {{- $kept = append $kept (dict "name" $v.name "expression" $e) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- dict "variables" $kept | toJson -}}
+{{- end -}}
+
+{{/* Counts in how many places each variable is read, beginning with name: dict of, name, reads. */}}
+{{- define "nodewarden.count" -}}
+{{- $n := add1 (get .reads .name | default 0) | int -}}
+{{- $_ := set .reads .name $n -}}
+{{- if eq $n 1 -}}
+  {{- $of := .of -}}{{- $reads := .reads -}}
+  {{- range get .of .name -}}
+    {{- include "nodewarden.count" (dict "of" $of "name" (trimPrefix "variables." .) "reads" $reads) -}}
+  {{- end -}}
+{{- end -}}
 {{- end -}}
