@@ -141,11 +141,16 @@ func pair(m *yaml.Node, key string) (k, v *yaml.Node, err error) {
 	return k, v, nil
 }
 
+var errCannotKeep = errors.New("the file is written in a way that cannot be kept; make this change by hand")
+
 // verify parses the result again: it must be the old tree with the one change.
 func verify(before []*yaml.Node, edited []byte, c Change) error {
 	after, err := documents(edited)
-	if err != nil || len(after) != len(before) {
-		return fmt.Errorf("the file is written in a way that cannot be kept (%v); make this change by hand", err)
+	if err != nil {
+		return fmt.Errorf("the file is written in a way that cannot be kept; make this change by hand: %w", err)
+	}
+	if len(after) != len(before) {
+		return errCannotKeep
 	}
 	root, err := kubeletRoot(after)
 	if err != nil {
@@ -154,7 +159,7 @@ func verify(before []*yaml.Node, edited []byte, c Change) error {
 	value := root
 	for _, key := range c.Path {
 		if _, value, err = pair(value, key); err != nil || value == nil {
-			return errors.New("the file is written in a way that cannot be kept; make this change by hand")
+			return errCannotKeep
 		}
 	}
 	for i := range before {
@@ -266,7 +271,7 @@ func (s splicer) set(root *yaml.Node, c Change) (cut, error) {
 
 // replace swaps a scalar for another, if it is written in one simple piece.
 func (s splicer) replace(old *yaml.Node, value string) (cut, error) {
-	if old.Kind != yaml.ScalarNode || old.Anchor != "" || old.Style&(yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) != 0 {
+	if old.Kind != yaml.ScalarNode || old.Style&(yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) != 0 {
 		return cut{}, fmt.Errorf("line %d: the value is not a simple one", old.Line)
 	}
 	if old.Value == value && old.Style == 0 {

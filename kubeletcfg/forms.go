@@ -14,9 +14,10 @@ func kubeletLines(in Intent) string {
 	case LeaseOff:
 		return "featureGates:\n  " + NodeLeaseGate + ": true\n" + nodeLeaseField + ": false\n"
 	case LeaseStretched:
-		return fmt.Sprintf("nodeLeaseDurationSeconds: %d\n", in.Stretch.LeaseDurationSeconds)
+		return fmt.Sprintf("%s: %d\n", leaseDurationField, in.Stretch.LeaseDurationSeconds)
+	case LeaseOn:
 	}
-	lines := fmt.Sprintf("nodeLeaseDurationSeconds: %d\n", defaultLeaseSeconds)
+	lines := fmt.Sprintf("%s: %d\n", leaseDurationField, defaultLeaseSeconds)
 	if v, err := ParseVersion(in.KubeletVersion); err == nil && v.knowsNodeLease() {
 		lines = nodeLeaseField + ": true\n" + lines
 	}

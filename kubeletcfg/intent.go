@@ -14,9 +14,10 @@ import (
 )
 
 const (
-	// IntentAPIVersion and IntentKind head an intent file.
+	// IntentAPIVersion is the apiVersion of an intent file.
 	IntentAPIVersion = "config.nodewarden.dev/v1alpha1"
-	IntentKind       = "KubeletIntent"
+	// IntentKind is its kind.
+	IntentKind = "KubeletIntent"
 )
 
 // LivenessSource is who says that a node is gone.

@@ -2,6 +2,7 @@ package kubeletcfg
 
 import (
 	"bytes"
+	"errors"
 	"io"
 
 	"go.yaml.in/yaml/v3"
@@ -35,7 +36,7 @@ func linesOf(data []byte) *lines {
 		return l
 	}
 	l.walk(&first, nil, map[*yaml.Node]bool{})
-	if err := d.Decode(&second); err != io.EOF {
+	if err := d.Decode(&second); !errors.Is(err, io.EOF) {
 		l.extra = max(second.Line, 1)
 	}
 	return l

@@ -203,6 +203,52 @@ func TestAnOlderKubeletDoesNotKnowYoungerFieldsAndGates(t *testing.T) {
 	}
 }
 
+func TestWhatIsLostWithoutAWordIsReported(t *testing.T) {
+	for name, c := range map[string]struct {
+		main, dropIn string
+		want         []string
+	}{
+		"a second document": {config("maxPods: 1", "---", "maxPods: 2"), config("maxPods: 3", "---", "maxPods: 4"), []string{
+			"conf.d/10.conf:4 : ignored silently", "config.yaml:4 : ignored silently",
+		}},
+		"a drop-in field that loses by its spelling": {config("maxPods: 1"), config("MaxPods: 2"), []string{
+			"conf.d/10.conf:3 MaxPods: ignored silently",
+		}},
+		"a drop-in field that wins by its spelling": {config("maxPods: 1"), config("maxpods: 2"), []string{
+			"conf.d/10.conf:3 maxpods: applied",
+		}},
+		"a drop-in field that nobody else sets": {config(), config("MaxOpenfiles: 2", "ClusterDomain: x"), []string{
+			"conf.d/10.conf:3 MaxOpenfiles: ignored silently", "conf.d/10.conf:4 ClusterDomain: applied",
+		}},
+		"a split stream, which a flag overwrites": {config("logging: {options: {text: {splitStream: true}}}", "featureGates: {LoggingAlphaOptions: true}"), config(), []string{
+			"config.yaml:3 logging.options.text.splitStream: ignored silently",
+		}},
+		"a field in the wrong case in the main file": {config("MaxPods: 1"), config(), []string{
+			"config.yaml:3 MaxPods: ignored with a warning",
+		}},
+		"a key that is there twice in the main file": {config("maxPods: 1", "maxPods: 2"), config(), []string{
+			"config.yaml:3 maxPods: ignored with a warning",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := node{version: "1.37.2", main: c.main, dropIns: map[string]string{"10.conf": c.dropIn}}.lint(t)
+			if got := outcomes(r); !slices.Equal(got, c.want) {
+				t.Errorf("findings\n%q, want\n%q\n%s", got, c.want, r)
+			}
+		})
+	}
+}
+
+func TestAGateThatADropInTakesBackHasStoppedTheKubeletAlready(t *testing.T) {
+	r := node{
+		version: "1.37.2", main: config("featureGates: {NoSuchGate: true}"),
+		dropIns: map[string]string{"10.conf": config("featureGates: {NoSuchGate: null}")},
+	}.lint(t)
+	if r.Starts {
+		t.Errorf("it starts:\n%s", r)
+	}
+}
+
 func TestEverythingWrongIsReportedAtOnce(t *testing.T) {
 	r := node{version: "1.37.2", main: config("maxPods: many", "syncFrequency: soon", "featureGates: {NodeSwap: 1}", "nope: 1")}.lint(t)
 	want := []string{

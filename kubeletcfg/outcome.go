@@ -11,10 +11,14 @@ import (
 type Outcome string
 
 const (
-	Applied            Outcome = "applied"
+	// Applied: it counts, but there is something to say about it.
+	Applied Outcome = "applied"
+	// IgnoredWithWarning: it does not count, and a log line says so.
 	IgnoredWithWarning Outcome = "ignored with a warning"
-	IgnoredSilently    Outcome = "ignored silently"
-	WouldNotStart      Outcome = "would not start"
+	// IgnoredSilently: it does not count, and nobody says so.
+	IgnoredSilently Outcome = "ignored silently"
+	// WouldNotStart: the process ends before it has done anything.
+	WouldNotStart Outcome = "would not start"
 )
 
 // Finding is one thing about the files that does not do what it says, or that

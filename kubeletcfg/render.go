@@ -135,6 +135,7 @@ func order(in Intent, kubelets bool) []string {
 			return in.Stretch.facts(in.LivenessSource)
 		}
 		return append([]string{"STEP 2, the kubelets, batch by batch.", precondition(in)}, in.Stretch.facts(in.LivenessSource)...)
+	case LeaseOn:
 	}
 	return []string{
 		"STEP 1, the kubelets. PRECONDITION: none; Leases hurt nobody.",

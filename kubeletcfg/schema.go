@@ -19,8 +19,6 @@ func (p fieldPath) child(key string) fieldPath { return append(slices.Clone(p), 
 // key is p as a map key.
 func (p fieldPath) key() string { return strings.Join(p, "\x00") }
 
-func pathOf(key string) fieldPath { return strings.Split(key, "\x00") }
-
 // String is p as people write it: logging.format, evictionHard[memory.available].
 func (p fieldPath) String() string {
 	var b strings.Builder

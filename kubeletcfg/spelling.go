@@ -47,7 +47,6 @@ func (l *loading) settleKeys(doc map[string]any, t reflect.Type, at fieldPath) {
 			l.wonSpelling(doc, at, name, key)
 		}
 	}
-	// An exact key that came before the one that won is gone by now.
 }
 
 func (l *loading) lostSpelling(doc map[string]any, at fieldPath, lost, won string) {

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	code := m.Run()
-	os.RemoveAll(buildDir)
+	_ = os.RemoveAll(buildDir)
 	os.Exit(code)
 }
 

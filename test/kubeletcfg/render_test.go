@@ -197,7 +197,7 @@ metadata: {name: kube-controller-manager, namespace: kube-system}
 spec:
   containers:
   - name: kube-controller-manager
-    image: registry.k8s.io/kube-controller-manager:v1.37.2
+    image: kube-controller-manager:v1.37.2
     command: [kube-controller-manager, --bind-address=127.0.0.1, "--controllers=*,bootstrapsigner,tokencleaner"]
 `
 

@@ -57,7 +57,7 @@ func replaceFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) // gone already if all went well
+	defer func() { _ = os.Remove(tmp.Name()) }() // gone already if all went well
 	if _, err = tmp.Write(data); err == nil {
 		err = tmp.Chmod(info.Mode().Perm())
 	}
