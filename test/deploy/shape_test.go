@@ -129,7 +129,7 @@ func TestAServerIsGrantedTheTimeItNeedsToDrain(t *testing.T) {
 		for _, o := range all.ofKind("Deployment") {
 			d := deployment(t, all, o.GetName())
 			grace := time.Duration(*d.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
-			if drain, found := flag(d, "drain"); found {
+			if drain, found := argument(d, "drain"); found {
 				takes, err := time.ParseDuration(drain)
 				if err != nil || takes < 10*time.Second || grace < takes+10*time.Second {
 					t.Errorf("%s: drains for %s (%v) and is killed after %s", d.Name, takes, err, grace)
@@ -146,8 +146,8 @@ func TestAServerIsGrantedTheTimeItNeedsToDrain(t *testing.T) {
 	})
 }
 
-// flag is the value of a container's flag.
-func flag(d *appsv1.Deployment, name string) (string, bool) {
+// argument is the value of a container's flag.
+func argument(d *appsv1.Deployment, name string) (string, bool) {
 	for _, arg := range d.Spec.Template.Spec.Containers[0].Args {
 		if value, found := strings.CutPrefix(arg, "--"+name+"="); found {
 			return value, true
@@ -168,7 +168,7 @@ func TestPortsFitTogetherWhateverTheyAre(t *testing.T) {
 					named[p.Name] = p.ContainerPort
 				}
 				for name, is := range map[string]string{"webhook": "bind-address", "metrics": "metrics-bind-address"} {
-					if listens, _ := flag(d, is); listens != ":"+strconv.Itoa(int(named[name])) {
+					if listens, _ := argument(d, is); listens != ":"+strconv.Itoa(int(named[name])) {
 						t.Errorf("--%s=%s, and the container declares %v", is, listens, named)
 					}
 				}
