@@ -12,6 +12,7 @@ import (
 	"github.com/nodewarden/nodewarden/controller"
 	"github.com/nodewarden/nodewarden/controller/zone"
 	"github.com/nodewarden/nodewarden/webhook"
+	"github.com/nodewarden/nodewarden/webhook/certs"
 	"github.com/nodewarden/nodewarden/webhook/freshness"
 )
 
@@ -28,6 +29,7 @@ type part struct {
 var programs = []part{
 	{"nodewarden-webhook: reviews", reviews},
 	{"nodewarden-webhook: nodes", nodes},
+	{"nodewarden-webhook: self-managed certificates", certificates},
 	{"nodewarden-controller", lifecycle},
 }
 
@@ -40,6 +42,13 @@ func nodes(r prometheus.Registerer) error {
 	_, err := freshness.New(freshness.Parts{
 		Config: &rest.Config{}, Options: freshness.DefaultOptions(), Clock: clock.RealClock{}, Log: logr.Discard(),
 	}, r)
+	return err
+}
+
+func certificates(r prometheus.Registerer) error {
+	o := certs.DefaultOptions()
+	o.Secret, o.Configuration, o.Names = "namespace/name", "name", []string{"name"}
+	_, err := certs.New(o, &rest.Config{}, r, logr.Discard())
 	return err
 }
 
