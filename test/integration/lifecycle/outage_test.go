@@ -25,6 +25,7 @@ func TestFalseThatBecomesUnknownCostsThePodsToo(t *testing.T) {
 	r.Ready(t, "z", "b01-a", "b01-b", "b01-c")
 	r.Pod(t, "b01-a", "b01-p")
 	r.Start(t, rig.Alone, rig.External)
+	rig.Eventually(t, soon, r.TaintsAre(t, "b01-a"))
 	r.Report(t, corev1.ConditionFalse, "b01-a")
 	rig.Eventually(t, soon, r.TaintsAre(t, "b01-a", "not-ready:NoSchedule", "not-ready:NoExecute"))
 	if err := r.PodIs(t, "b01-p", corev1.ConditionTrue)(); err != nil {
