@@ -6,3 +6,5 @@
 // Helm is compiled from its own module the first time, which takes minutes;
 // everything that needs it is left out under -short.
 package deploy
+
+//go:generate go test . -count=1 -run TestWriteManifests -update

@@ -27,9 +27,6 @@ func TestKustomizeRendersWhatTheChartRenders(t *testing.T) {
 	if controlplane.Short() {
 		t.Skip("needs helm and kubectl, which -short leaves out")
 	}
-	if *update {
-		writeManifests(t)
-	}
 	for _, name := range overlays {
 		t.Run(name, func(t *testing.T) {
 			got, want := kustomize(t, filepath.Join(kustomization, "overlays", name)), shipped(t, name)
@@ -47,7 +44,7 @@ func TestKustomizeRendersWhatTheChartRenders(t *testing.T) {
 				}
 			}
 			if t.Failed() {
-				t.Log("to write the manifests anew: go test ./test/deploy -run Kustomize -update")
+				t.Log("to write the manifests anew: make generate")
 			}
 		})
 	}
@@ -108,9 +105,12 @@ func kustomize(t *testing.T, dir string) objects {
 	return all
 }
 
-// writeManifests cuts the chart's renderings into the components' files.
-func writeManifests(t *testing.T) {
-	t.Helper()
+// TestWriteManifests cuts the chart's renderings into the components' files,
+// when it is told to.
+func TestWriteManifests(t *testing.T) {
+	if !*update {
+		t.Skip("writes nothing without -update")
+	}
 	plain, static := shipped(t, "default"), shipped(t, "static-control-plane")
 	of := func(all objects, wanted func(o *unstructured.Unstructured) bool) objects {
 		some := maps.Clone(all)
@@ -154,7 +154,7 @@ func writeManifests(t *testing.T) {
 func write(t *testing.T, name string, all objects) {
 	t.Helper()
 	var out bytes.Buffer
-	out.WriteString("# Cut from the chart's rendering: go test ./test/deploy -run Kustomize -update\n")
+	out.WriteString("# Cut from the chart's rendering by make generate. DO NOT EDIT.\n")
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		text, err := sigsyaml.Marshal(all[k].Object)
 		if err != nil {
