@@ -14,6 +14,7 @@ import (
 // the race detector CEL is ten times slower, and a thirtieth of the ordinary
 // hundred thousand writes must do.
 func TestPolicyAndContractAgreeOnEveryWrite(t *testing.T) {
+	t.Parallel()
 	switch {
 	case underRace:
 		agree(t, 1, 6, 500)
@@ -65,6 +66,7 @@ func agree(t *testing.T, seed uint64, policies, requests int) {
 // What holds for a set of policies evaluated as one holds for each alone, with
 // its own cost budget, message and audit annotation.
 func TestEveryPolicyAloneAgreesToo(t *testing.T) {
+	t.Parallel()
 	policies, requests := 3, 200
 	if underRace || testing.Short() {
 		policies, requests = 1, 50

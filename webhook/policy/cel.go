@@ -70,9 +70,13 @@ func atMost(d time.Duration) string { return strconv.FormatInt(int64(d/time.Seco
 const maxQuoted = 64
 
 // shown is text as a message repeats it: quoted, on one line, of bounded length.
+// strings.quote leaves some control characters as they are, and an API server
+// drops a warning that holds one.
 func shown(text string) string {
 	n := strconv.Itoa(maxQuoted)
-	return `(size(` + text + `) <= ` + n + ` ? strings.quote(` + text + `) : strings.quote(` + text + `.substring(0, ` + n + `)) + "...")`
+	cut := `(size(` + text + `) <= ` + n + ` ? ` + text + ` : ` + text + `.substring(0, ` + n + `))`
+	return `(` + cut + `.matches(r"[\x00-\x06\x0e-\x1f\x7f-\x{9f}]") ? "(text with control characters)" :
+  strings.quote(` + cut + `) + (size(` + text + `) > ` + n + ` ? "..." : ""))`
 }
 
 // stamp is an instant as a message shows it.

@@ -18,6 +18,7 @@ import (
 // The two differ in how they write durations, long or foreign text and long
 // lists, so the writes here hold none.
 func TestThePolicyRefusesInTheContractsWords(t *testing.T) {
+	t.Parallel()
 	g := writes.From(4)
 	policies, requests := 3, 150
 	if underRace {

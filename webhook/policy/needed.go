@@ -15,8 +15,13 @@ import (
 // short is how long an expression may be to stand wherever it is read.
 const short = 72
 
-// inLoops are read once for every condition and so must be worked out before.
-var inLoops = map[string]bool{"afterTypes": true, "oldPressures": true, "newPressures": true}
+// apart must stay variables: some are read once for every condition and so must
+// be worked out before, the others may be megabytes to cut, which each has a
+// cost limit of its own for.
+var apart = map[string]bool{
+	"afterTypes": true, "oldPressures": true, "newPressures": true,
+	"wasStatus": true, "isStatus": true, "wasReason": true, "isReason": true,
+}
 
 // needed are those of the known variables that expressions read, directly or
 // not, in order. What is short or read once stands where it is read.
@@ -40,7 +45,7 @@ func needed(known []admissionv1.Variable, expressions ...string) []admissionv1.V
 			continue
 		}
 		e := substituted(v.Expression, final)
-		if !direct[v.Name] && !inLoops[v.Name] && (n == 1 || len(e) <= short) {
+		if !direct[v.Name] && !apart[v.Name] && (n == 1 || len(e) <= short) {
 			final[v.Name] = e
 			continue
 		}

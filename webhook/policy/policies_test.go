@@ -9,6 +9,7 @@ import (
 )
 
 func TestEveryPolicyCompilesOnTheOldestAndTheNewestServer(t *testing.T) {
+	t.Parallel()
 	if underRace {
 		t.Skip("compiles everything twice, one thread at a time")
 	}

@@ -19,7 +19,7 @@ type Folding struct {
 // HowVariablesFold is for whoever puts values into unfolded policies, and then
 // has to fold them.
 func HowVariablesFold() Folding {
-	return Folding{Short: short, Kept: slices.Sorted(maps.Keys(inLoops))}
+	return Folding{Short: short, Kept: slices.Sorted(maps.Keys(apart))}
 }
 
 // variables are those that a policy with that message carries.

@@ -19,6 +19,7 @@ func service() WebhookOptions {
 // Whatever the API server keeps from the webhook, the contract must have had
 // nothing to say about; whatever it sends, the contract may judge.
 func TestTheWebhookIsCalledForExactlyTheWritesThatAreJudged(t *testing.T) {
+	t.Parallel()
 	policies, requests := 30, 600
 	if underRace {
 		policies, requests = 5, 200
