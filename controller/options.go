@@ -168,7 +168,7 @@ func (o Options) limits() zone.Limits {
 	}
 }
 
-// settle is how long no further node may have gone down before one is tainted
+// settle is how long no node may have gone down or come up before one is tainted
 // NoExecute: long enough to count nodes that are reported together, and short
 // beside the period after which the in-tree controller does the same.
 const settle = 50 * time.Millisecond

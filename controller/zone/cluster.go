@@ -21,6 +21,9 @@ const (
 	Skipped Health = "Skipped"
 )
 
+// counts says that the node is either up or down.
+func (h Health) counts() bool { return h == Up || h == Down }
+
 // Node is what a Cluster knows of a node.
 type Node struct {
 	Zone   string
@@ -29,8 +32,9 @@ type Node struct {
 
 // Pace says when a turn may be handed out beyond what the rates allow.
 type Pace struct {
-	// Settle is how long no further node may have gone down: nodes that fail
-	// together are counted together before the first of them is tainted.
+	// Settle is how long no node may have gone down or come up: nodes that fail
+	// together are counted together before the first of them is tainted, and
+	// nodes that come back together are spared together.
 	Settle time.Duration
 	// Patience is the longest a node waits for that.
 	Patience time.Duration
@@ -46,7 +50,7 @@ type Cluster struct {
 	zones      map[string]*zone
 	tickets    map[string]ticket
 	issued     uint64
-	lastIssue  time.Time
+	lastChange time.Time
 	everywhere bool
 }
 
@@ -83,6 +87,9 @@ func (c *Cluster) Set(id string, n Node, now time.Time) {
 	c.nodes[id] = n
 	if !known {
 		return
+	}
+	if old.Health != n.Health && old.Health.counts() && n.Health.counts() {
+		c.lastChange = now
 	}
 	if t, ok := c.tickets[id]; ok && t.queued && old.Zone != n.Zone {
 		c.zones[old.Zone].drop(t)
@@ -219,7 +226,7 @@ func (c *Cluster) Wait(id string, now time.Time) {
 	if !ok {
 		c.issued++
 		t = ticket{id: id, number: c.issued, since: now}
-		c.lastIssue = now
+		c.lastChange = now
 	}
 	t.queued = true
 	c.tickets[id] = t
@@ -276,7 +283,7 @@ func (c *Cluster) Next(now time.Time) (id string, ok bool, wait time.Duration) {
 
 // unsettled is how long the count is still likely to change.
 func (c *Cluster) unsettled(t ticket, now time.Time) time.Duration {
-	quiet := c.lastIssue.Add(c.pace.Settle).Sub(now)
+	quiet := c.lastChange.Add(c.pace.Settle).Sub(now)
 	patience := t.since.Add(c.pace.Patience).Sub(now)
 	return max(0, min(quiet, patience))
 }

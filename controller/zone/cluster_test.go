@@ -194,6 +194,30 @@ func TestNobodyIsTaintedBeforeThoseThatFailTogetherAreCounted(t *testing.T) {
 	}
 }
 
+func TestNobodyIsTaintedWhileNodesComeBackTogether(t *testing.T) {
+	c := New(Limits{Rate: 1000, LargeZone: 50, UnhealthyShare: 0.55}, Pace{Settle: 50 * time.Millisecond, Patience: 5 * time.Second})
+	all := names("n", 6)
+	now := noon
+	for _, id := range all {
+		c.Set(id, Node{"z", Down}, now)
+	}
+	c.Assess(now)
+	for _, id := range all {
+		now = now.Add(40 * time.Millisecond)
+		c.Set(id, Node{"z", Up}, now)
+		c.Assess(now)
+		c.Leave(id)
+		for _, other := range all {
+			if c.nodes[other].Health == Down {
+				c.Wait(other, now)
+			}
+		}
+		if id, ok, _ := c.Next(now.Add(39 * time.Millisecond)); ok {
+			t.Errorf("%s got a turn while nodes were still coming back", id)
+		}
+	}
+}
+
 func TestSettlingEndsWithPatience(t *testing.T) {
 	c := New(stock, Pace{Settle: 50 * time.Millisecond, Patience: time.Second})
 	now := noon

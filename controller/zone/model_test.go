@@ -69,6 +69,9 @@ func (m *model) tidy() {
 }
 
 func (m *model) set(id string, n Node, now time.Time) {
+	if old := m.nodes[id].Health; old == Up && n.Health == Down || old == Down && n.Health == Up {
+		m.last = now
+	}
 	m.nodes[id] = n
 	m.tidy()
 	if _, ok := m.state[n.Zone]; !ok {

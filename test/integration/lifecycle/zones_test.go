@@ -124,7 +124,7 @@ func TestAStartWithEverythingDownEvictsNothing(t *testing.T) {
 		})
 	}
 	r.Detect(t, names...)
-	c := r.Start(t, rig.Alone, rig.External, []string{"--node-eviction-rate=1000"})
+	c := r.Start(t, rig.Alone, rig.External, []string{"--node-eviction-rate=0.2"})
 	for _, n := range names {
 		rig.Eventually(t, soon, r.PodIs(t, n+"-p", corev1.ConditionFalse))
 	}
