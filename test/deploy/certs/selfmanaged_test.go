@@ -1,14 +1,13 @@
 package certs
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"testing"
 	"time"
-
-	"context"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,11 +54,11 @@ func countCertificates(text []byte) (n int) {
 	}
 }
 
-// TestRotationLosesNoHandshake lets certificates of six seconds, and their
-// authorities of 24, be renewed again and again.
+// TestRotationLosesNoHandshake lets certificates of nine seconds, and their
+// authorities of 36, be renewed again and again.
 func TestRotationLosesNoHandshake(t *testing.T) {
 	s := newScene(t)
-	s.lifetime = 6 * time.Second
+	s.lifetime = 9 * time.Second
 	s.configure()
 	s.ready(s.replica(shared.Admin()), s.replica(shared.Admin()))
 	s.announced()
