@@ -110,11 +110,15 @@ func (r *Rig) grant(ctx context.Context, account, ns string, cluster []rbacv1.Po
 	return nil
 }
 
+// built is the folder of the binary, empty before it is built.
+var built string
+
 var build = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "nodewarden-controller-")
 	if err != nil {
 		return "", err
 	}
+	built = dir
 	path := filepath.Join(dir, "nodewarden-controller")
 	out, err := exec.Command("go", "build", "-o", path, "github.com/nodewarden/nodewarden/cmd/nodewarden-controller").CombinedOutput()
 	if err != nil {
@@ -126,10 +130,10 @@ var build = sync.OnceValues(func() (string, error) {
 // Binary is the controller, built once a process. Clean removes it.
 func Binary() (string, error) { return build() }
 
-// Clean removes what Binary built.
+// Clean removes what Binary built, at the end of a test binary.
 func Clean() {
-	if path, err := build(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if built != "" {
+		_ = os.RemoveAll(built)
 	}
 }
 
