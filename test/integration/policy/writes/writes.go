@@ -188,8 +188,16 @@ func first(n *corev1.Node) int {
 func (g Generator) Write() Write {
 	w := Write{User: g.user()}
 	before := g.stored()
+	repaired := g.oneIn(25)
+	if repaired {
+		before.Status.Conditions = append(before.Status.Conditions, g.condition("Ready"), g.condition("Ready"))
+	}
 	w.After = before.DeepCopy()
-	g.record(w.After)
+	if repaired && !g.oneIn(3) {
+		repair(w.After)
+	} else {
+		g.record(w.After)
+	}
 	for g.oneIn(2) {
 		g.spoil(w.After)
 	}
@@ -198,6 +206,18 @@ func (g Generator) Write() Write {
 		w.Before = before
 	}
 	return w
+}
+
+// repair leaves but the first of several Ready entries.
+func repair(n *corev1.Node) {
+	at := first(n)
+	var kept []corev1.NodeCondition
+	for i, c := range n.Status.Conditions {
+		if c.Type != "Ready" || i == at {
+			kept = append(kept, c)
+		}
+	}
+	n.Status.Conditions = kept
 }
 
 // record is the correct write of a failure.
