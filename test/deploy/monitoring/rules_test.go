@@ -150,9 +150,9 @@ func TestEveryAlertHasATestInWhichItFiresAndOneInWhichItIsSilent(t *testing.T) {
 // Those of the API server are held against a real one in apiserver_test.go.
 var upstream = map[string][]string{
 	"up": {"job"}, // Prometheus itself
-	// kube-state-metrics
+	// kube-state-metrics, as of v2.20
 	"kube_node_info":                                                nil,
-	"kube_validatingadmissionpolicy_info":                           {"validatingadmissionpolicy"},
+	"kube_validatingadmissionpolicy_info":                           {"validatingadmissionpolicy", "failure_policy"},
 	"kube_validatingadmissionpolicybinding_info":                    {"validatingadmissionpolicybinding", "policy_name"},
 	"kube_validatingadmissionpolicybinding_validation_action":       {"validatingadmissionpolicybinding", "action"},
 	"kube_validatingwebhookconfiguration_info":                      {"validatingwebhookconfiguration"},
