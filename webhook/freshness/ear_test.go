@@ -64,7 +64,7 @@ func (failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, io
 func TestAFailedRequestIsNoSignOfLife(t *testing.T) {
 	e := &ear{now: func() time.Time { return noon }}
 	req := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/", nil)
-	if _, err := e.wrap(failing{}).RoundTrip(req); err == nil || e.heard.Load() != nil { //nolint:bodyclose // there is none
+	if _, err := e.wrap(failing{}).RoundTrip(req); err == nil || e.heard.Load() != nil {
 		t.Errorf("error %v, heard %v", err, e.heard.Load())
 	}
 }
