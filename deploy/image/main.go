@@ -65,7 +65,7 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("-created %q: want a time such as 2026-01-02T15:04:05Z", created)
 	}
 	for _, p := range strings.Split(platforms, ",") {
-		if os, arch, ok := strings.Cut(p, "/"); !ok || os == "" || arch == "" {
+		if goos, goarch, ok := strings.Cut(p, "/"); !ok || goos == "" || goarch == "" {
 			return o, fmt.Errorf("-platforms: %q: want for example linux/amd64", p)
 		}
 		o.platforms = append(o.platforms, p)

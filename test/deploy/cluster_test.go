@@ -17,7 +17,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
@@ -303,23 +302,4 @@ func (c *cluster) createSecret(name string, data map[string][]byte) {
 	c.Cleanup(func() {
 		_ = c.admin.CoreV1().Secrets(namespace).Delete(context.WithoutCancel(c.ctx), name, metav1.DeleteOptions{})
 	})
-}
-
-// nested reads a field of a rendered object.
-func nested[T any](t *testing.T, o *unstructured.Unstructured, path ...string) T {
-	t.Helper()
-	var zero T
-	if o == nil {
-		t.Fatalf("no object to read %v of", path)
-	}
-	value, found, err := unstructured.NestedFieldNoCopy(o.Object, path...)
-	if err != nil || !found {
-		t.Fatalf("%s has no %v: %v", o.GetName(), path, err)
-		return zero
-	}
-	typed, ok := value.(T)
-	if !ok {
-		t.Fatalf("%s: %v is a %T", o.GetName(), path, value)
-	}
-	return typed
 }

@@ -100,8 +100,7 @@ func (v values) file(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not t.TempDir: helm takes the commas of a test's name for separators.
-	dir, err := os.MkdirTemp("", "nodewarden-values-")
+	dir, err := os.MkdirTemp("", "nodewarden-values-") //nolint:usetesting // helm takes the commas of a test's name for separators
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/nodewarden/nodewarden/test/controlplane"
 	"github.com/nodewarden/nodewarden/test/controlplane/guard"
@@ -65,6 +66,31 @@ func TestEveryDocumentedInstallGuardsAndLeavesNothingBehind(t *testing.T) {
 			}
 			c.nothingNew(before, "nodewarden-detector", "test-detector")
 		})
+	}
+}
+
+// With a certificate that somebody else made, the webhook has no right but the
+// one to watch nodes, and is trusted by what the values say.
+func TestAProvidedCertificateIsServed(t *testing.T) {
+	c := newCluster(t)
+	chain, key, err := cert.GenerateSelfSignedCertKey("nodewarden-webhook."+namespace+".svc", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.createSecret("mine", map[string][]byte{"tls.crt": chain, "tls.key": key})
+	since := time.Now()
+	v := values{"install": "webhook-alone"}.at("policy.profile", "enforce").at("certificates.mode", "provided").
+		at("certificates.secretName", "mine").at("certificates.caBundle", string(chain))
+	all := c.install(v)
+	c.serve(all)
+	c.settle(all)
+	c.node(nil)
+	c.verify()
+	c.noneForbidden(since)
+	for _, g := range granted(t, all, "nodewarden-webhook") {
+		if !strings.Contains(g, " nodes ") {
+			t.Errorf("granted without need: %s", g)
+		}
 	}
 }
 
