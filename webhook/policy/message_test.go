@@ -20,7 +20,7 @@ import (
 func TestThePolicyRefusesInTheContractsWords(t *testing.T) {
 	t.Parallel()
 	g := writes.From(4)
-	policies, requests := 3, 150
+	policies, requests := 2, 80
 	if underRace {
 		policies, requests = 1, 50
 	}
