@@ -26,8 +26,15 @@ type Violation struct {
 }
 
 // Error is the violation as one sentence: field, problem, both values, remedy.
-func (v Violation) Error() string {
-	return fmt.Sprintf("%s %s (was %s, is %s): %s", v.Field, v.Problem, v.Was, v.Is, v.Remedy)
+func (v Violation) Error() string { return v.Field + " " + v.predicate() }
+
+// Cause is the violation as the message of a status cause, which has the field
+// beside it. kubectl shows nothing of a refusal but its causes, so the rule
+// stands in brackets here as well.
+func (v Violation) Cause() string { return "[" + string(v.Rule) + "] " + v.predicate() }
+
+func (v Violation) predicate() string {
+	return fmt.Sprintf("%s (was %s, is %s): %s", v.Problem, v.Was, v.Is, v.Remedy)
 }
 
 // Bracket lists the rules of broken in table order, as every enforcer's

@@ -49,7 +49,7 @@ func (a *answer) status() *metav1.Status {
 	denied := contract.With(contract.Deny, a.broken)
 	causes := make([]metav1.StatusCause, len(denied))
 	for i, v := range denied {
-		causes[i] = metav1.StatusCause{Type: metav1.CauseType(v.Rule), Field: v.Field, Message: v.Error()}
+		causes[i] = metav1.StatusCause{Type: metav1.CauseType(v.Rule), Field: v.Field, Message: v.Cause()}
 	}
 	return &metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,

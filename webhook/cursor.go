@@ -3,6 +3,7 @@ package webhook
 import (
 	"bytes"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -175,7 +176,31 @@ func instant(raw []byte) (time.Time, error) {
 	}
 	var t time.Time
 	if t.UnmarshalText(raw[1:len(raw)-1]) != nil {
-		return time.Time{}, errIrregular // typed decoding tolerates a little more
+		return farInstant(raw[1 : len(raw)-1])
 	}
 	return contract.Instant(t), nil
+}
+
+// farInstant reads the instants outside the years 0 to 9999 as an API server
+// prints them when an offset carried them there: typed decoding knows none, but
+// a rule has a word to say about them.
+func farInstant(text []byte) (time.Time, error) {
+	sign, digits := 1, text
+	if len(text) > 0 && text[0] == '-' {
+		sign, digits = -1, text[1:]
+	}
+	year, rest, ok := bytes.Cut(digits, []byte("-"))
+	if !ok || len(year) < 3 || len(year) > 6 || sign > 0 && len(year) < 5 {
+		return time.Time{}, errIrregular
+	}
+	n, err := strconv.ParseUint(string(year), 10, 32)
+	if err != nil {
+		return time.Time{}, errIrregular
+	}
+	// The year 2000 is a leap year: every day of any year is there.
+	t, err := time.Parse(time.RFC3339, "2000-"+string(rest))
+	if err != nil {
+		return time.Time{}, errIrregular
+	}
+	return time.Date(sign*int(n), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, t.Location()).UTC(), nil
 }

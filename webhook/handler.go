@@ -20,8 +20,18 @@ import (
 // accepts, and what is around them.
 const MaxBody = 7 << 20
 
-// maxKept bounds the buffers kept for the next review, in bytes.
-const maxKept = 1 << 20
+const (
+	// maxKept bounds the buffers kept for the next review, in bytes.
+	maxKept = 1 << 20
+	// roomAtFirst is how much room a body gets on its sender's word. More is
+	// given as it arrives.
+	roomAtFirst = 64 << 10
+	// small bounds the bodies, in bytes, that may be read in any number; two
+	// big Nodes fit. Of larger ones, or of unknown length, maxLarge are read at
+	// a time, so that memory is bounded whatever strangers send.
+	small    = 256 << 10
+	maxLarge = 8
+)
 
 // Handler answers POSTed admission reviews.
 type Handler struct {
@@ -29,8 +39,9 @@ type Handler struct {
 	metrics *Metrics
 	log     logr.Logger
 	clock   clock.PassiveClock
-	// slots bounds the reviews in flight.
-	slots chan struct{}
+	// slots bounds the reviews in flight, reading the bodies that are being
+	// read, large the large ones among those.
+	slots, reading, large chan struct{}
 	// review decides; tests replace it with one that panics or waits.
 	review func(*review) answer
 }
@@ -38,54 +49,31 @@ type Handler struct {
 // NewHandler returns a Handler that judges by p and answers at most
 // maxInFlight reviews at a time.
 func NewHandler(p contract.Policy, m *Metrics, log logr.Logger, c clock.PassiveClock, maxInFlight int) *Handler {
-	h := &Handler{policy: p, metrics: m, log: log, clock: c, slots: make(chan struct{}, maxInFlight)}
+	h := &Handler{policy: p, metrics: m, log: log, clock: c, slots: make(chan struct{}, maxInFlight),
+		reading: make(chan struct{}, readersPerReview*maxInFlight), large: make(chan struct{}, maxLarge)}
 	h.review = h.judge
 	return h
 }
 
+// readersPerReview is how many bodies may be on their way for each review that
+// may be in flight. Reading costs little; a sender that dawdles must not keep
+// others from being answered.
+const readersPerReview = 4
+
 // ServeHTTP answers one review.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	select {
-	case h.slots <- struct{}{}:
-	default:
-		h.metrics.turnedAway()
-		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many reviews in flight; try again", http.StatusServiceUnavailable)
-		return
-	}
 	h.metrics.inFlight.Inc()
-	start := h.clock.Now()
-	defer func() {
-		h.metrics.took(h.clock.Since(start))
-		h.metrics.inFlight.Dec()
-		<-h.slots
-	}()
-	h.serve(w, r)
-}
-
-// scratch is what answering one review needs, kept for the next.
-type scratch struct {
-	body, answer bytes.Buffer
-	limited      io.LimitedReader
-}
-
-var scratches sync.Pool
-
-func (s *scratch) release() {
-	if s.body.Cap() > maxKept {
-		s.body = bytes.Buffer{}
-	}
-	s.limited.R = nil
-	scratches.Put(s)
-}
-
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
-	s, ok := scratches.Get().(*scratch)
-	if !ok {
-		s = new(scratch)
-	}
+	defer h.metrics.inFlight.Dec()
+	s := scratches.Get().(*scratch)
 	defer s.release()
-	if err := h.respond(s, r); err != nil {
+	err := checkRequest(r)
+	if err == nil {
+		err = h.readBody(s, r)
+	}
+	if err == nil {
+		err = h.inFlight(s)
+	}
+	if err != nil {
 		h.fail(w, err)
 		return
 	}
@@ -93,6 +81,62 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request) {
 	if _, err := w.Write(s.answer.Bytes()); err != nil {
 		h.log.V(1).Info("the API server went away before it had its answer", "error", err.Error())
 	}
+}
+
+// readBody reads the body of r into s, before the review takes its place among
+// those in flight.
+func (h *Handler) readBody(s *scratch, r *http.Request) error {
+	if !enter(h.reading) {
+		return errBusy
+	}
+	defer leave(h.reading)
+	if r.ContentLength < 0 || r.ContentLength > small {
+		if !enter(h.large) {
+			return errBusy
+		}
+		defer leave(h.large)
+	}
+	return s.read(r)
+}
+
+// inFlight answers the review in s.
+func (h *Handler) inFlight(s *scratch) error {
+	if !enter(h.slots) {
+		return errBusy
+	}
+	start := h.clock.Now()
+	defer func() {
+		h.metrics.took(h.clock.Since(start))
+		leave(h.slots)
+	}()
+	return h.respond(s)
+}
+
+func enter(places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func leave(places chan struct{}) { <-places }
+
+// scratch is what answering one review needs, kept for the next.
+type scratch struct {
+	body, answer bytes.Buffer
+	limited      io.LimitedReader
+}
+
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
+
+func (s *scratch) release() {
+	if s.body.Cap() > maxKept {
+		s.body = bytes.Buffer{}
+	}
+	s.limited.R = nil
+	scratches.Put(s)
 }
 
 var jsonContentType = []string{"application/json"}
@@ -104,10 +148,19 @@ type fault struct {
 	error
 }
 
+// errBusy is the answer to more than we take at a time.
+var errBusy = errors.New("too many reviews in flight; try again")
+
 // errPanic stands for a panic that was caught.
 var errPanic = errors.New("internal error; the review was not judged")
 
 func (h *Handler) fail(w http.ResponseWriter, err error) {
+	if errors.Is(err, errBusy) {
+		h.metrics.turnedAway()
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, errBusy.Error(), http.StatusServiceUnavailable)
+		return
+	}
 	f := fault{status: http.StatusInternalServerError, error: err}
 	if errors.As(err, &f) {
 		h.metrics.couldNotRead(f.reason)
@@ -119,9 +172,9 @@ func (h *Handler) fail(w http.ResponseWriter, err error) {
 // maxLogged bounds what a log line or an error repeats of a request, in bytes.
 const maxLogged = 512
 
-// respond leaves the response to r in s.answer. A defect that shows as a panic
+// respond leaves the response to the body in s in s.answer. A defect that shows as a panic
 // costs this one review only.
-func (h *Handler) respond(s *scratch, r *http.Request) (err error) {
+func (h *Handler) respond(s *scratch) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.metrics.panicked()
@@ -129,12 +182,6 @@ func (h *Handler) respond(s *scratch, r *http.Request) (err error) {
 			err = errPanic
 		}
 	}()
-	if err := checkRequest(r); err != nil {
-		return err
-	}
-	if err := s.read(r); err != nil {
-		return err
-	}
 	d := newDecoder(h.policy.NeedsLabels())
 	in, err := d.decode(s.body.Bytes())
 	if err != nil {
@@ -178,7 +225,7 @@ var errTooLong = fault{http.StatusRequestEntityTooLarge, badLength, fmt.Errorf("
 func (s *scratch) read(r *http.Request) error {
 	s.body.Reset()
 	if r.ContentLength > 0 {
-		s.body.Grow(int(r.ContentLength) + bytes.MinRead)
+		s.body.Grow(int(min(r.ContentLength, roomAtFirst)) + bytes.MinRead)
 	}
 	s.limited = io.LimitedReader{R: r.Body, N: MaxBody + 1}
 	n, err := s.body.ReadFrom(&s.limited)

@@ -24,7 +24,7 @@ const (
 	// Reviews come from API servers over a fast network; what takes longer than
 	// this is no review.
 	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 15 * time.Second
+	readTimeout       = 5 * time.Second
 	writeTimeout      = 15 * time.Second
 	// idleTimeout outlasts the 90 s for which an API server keeps a connection.
 	idleTimeout = 2 * time.Minute

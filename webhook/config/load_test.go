@@ -84,6 +84,19 @@ func TestPrintedConfigurationReadsBackAsItself(t *testing.T) {
 	}
 }
 
+func TestABareOffIsOff(t *testing.T) {
+	c, err := Parse([]byte(head + "rules: {ReasonUnclear: deny, LabelsChanged: off, ClockSkew: \"off\"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := c.Policy()
+	for rule, want := range map[contract.Rule]contract.Action{contract.ReasonUnclear: contract.Deny, contract.LabelsChanged: contract.Off, contract.ClockSkew: contract.Off} {
+		if got := p.Action(rule); got != want {
+			t.Errorf("%s: %s, want %s", rule, got, want)
+		}
+	}
+}
+
 func TestEveryProblemIsToldAtItsOwnPath(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -104,6 +117,8 @@ stalled: {afterPeriods: 0}
 			`standIns[1].user: Invalid value: "system:serviceaccount:a:b": is a service account`, `standIns[2].user: Invalid value: "system:node:n1"`,
 			`livenessSource: Unsupported value: "lease"`, `stalled.afterPeriods: Invalid value: 0`,
 		}},
+		"an action that is no text":            {head + "rules: {ReservedReason: 3, ReasonMissing: true, Foo: deny}\n", []string{`rules[ReservedReason]: Unsupported value: "3"`, `rules[ReasonMissing]: Unsupported value: "true"`, `rules: Unsupported value: "Foo"`}},
+		"rules that are a list":                {head + "rules: [ReservedReason]\n", []string{"rules: want a list of rules with their actions"}},
 		"unknown fields beside others":         {head + "profiles: enforce\nrecoveryHold: -1s\n", []string{`unknown field "profiles"`, `recoveryHold: Invalid value: "-1s"`}},
 		"a field given twice":                  {head + "profile: warn\nprofile: audit\n", []string{`key "profile" already set`}},
 		"a number where a duration belongs":    {head + "recoveryHold: 10\n", []string{`recoveryHold: Invalid value: "10": is not a duration`}},

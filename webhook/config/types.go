@@ -1,6 +1,9 @@
 package config
 
 import (
+	"encoding/json"
+	"fmt"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodewarden/nodewarden/contract"
@@ -21,7 +24,7 @@ type WebhookConfiguration struct {
 	// Profile sets all rules at once: enforce, warn (default) or audit.
 	Profile contract.Profile `json:"profile,omitempty"`
 	// Rules sets single rules to deny, warn, audit or off, whatever the profile.
-	Rules map[contract.Rule]contract.Action `json:"rules,omitempty"`
+	Rules Rules `json:"rules,omitempty"`
 	// RecoveryHold is how long after a transition to True nobody may take it
 	// back; default 10s, 0s disables the rule.
 	RecoveryHold *Duration `json:"recoveryHold,omitempty"`
@@ -51,6 +54,30 @@ type WebhookConfiguration struct {
 
 	// Stalled defines when a node's Ready counts as stalled.
 	Stalled Stalled `json:"stalled,omitempty"`
+}
+
+// Rules are single rules' actions. YAML reads a bare off as false, which is
+// therefore taken for off.
+type Rules map[contract.Rule]contract.Action
+
+// UnmarshalJSON never fails on a value of the wrong form; Validate reports it.
+func (r *Rules) UnmarshalJSON(b []byte) error {
+	var raw map[contract.Rule]json.RawMessage
+	if err := json.Unmarshal(b, &raw); err != nil {
+		return fmt.Errorf("rules: want a list of rules with their actions, such as {ReasonUnclear: deny}: %w", err)
+	}
+	*r = make(Rules, len(raw))
+	for rule, value := range raw {
+		var action contract.Action
+		if json.Unmarshal(value, &action) != nil {
+			action = contract.Action(value)
+		}
+		if string(value) == "false" {
+			action = contract.Off
+		}
+		(*r)[rule] = action
+	}
+	return nil
 }
 
 // LivenessSource names who decides that a node is dead.

@@ -65,7 +65,8 @@ func clauses(p *contract.Policy) []clause {
 			`variables.judged && variables.is.heartbeat != variables.was.heartbeat`,
 			about("lastHeartbeatTime", `"is the kubelet's and must stay as it is"`,
 				`(variables.was.heartbeat == "" ? "leave lastHeartbeatTime out: the kubelet has not set one" :
-  "leave lastHeartbeatTime out of the patch, or send " + variables.wasHeartbeat)`)},
+  (variables.is.heartbeat == "" ? "leave lastHeartbeatTime out of a strategic merge patch, which keeps it; in any other request send " :
+  "leave lastHeartbeatTime out of the patch, or send ") + variables.wasHeartbeat)`)},
 		{contract.TransitionTimeMissing,
 			`variables.judged && variables.is.transition == ""`,
 			about("lastTransitionTime", `"is missing"`, `variables.stampRemedy`)},
