@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -42,21 +43,11 @@ func LeaseDurationChange(seconds int32) Change {
 // or beside other documents as in a kubeadm configuration, YAML or JSON. Every
 // byte that does not belong to a change stays: comments, order, unknown
 // fields, line ends. What is set already stays as it is. A file in which a
-// change cannot be made that way is refused.
+// change cannot be made that way is refused; the error joins what is wrong with
+// each change, with the lines of data. No two changes may share their first key.
 func Edit(data []byte, changes ...Change) ([]byte, error) {
-	for _, c := range changes {
-		edited, err := edit(data, c)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", fieldPath(c.Path), err)
-		}
-		data = edited
-	}
-	return data, nil
-}
-
-func edit(data []byte, c Change) ([]byte, error) {
-	if n := len(c.Path); n == 0 || n > 2 {
-		return nil, fmt.Errorf("can set fields one or two levels deep, not %d", n)
+	if err := checkPaths(changes); err != nil {
+		return nil, err
 	}
 	before, err := documents(data)
 	if err != nil {
@@ -67,12 +58,31 @@ func edit(data []byte, c Change) ([]byte, error) {
 		return nil, err
 	}
 	s := splicer{data: data, json: looksLikeJSON(data), lineEnd: lineEnd(data)}
-	cut, err := s.set(root, c)
-	if err != nil || cut.nothing() {
+	cuts, err := s.find(root, changes)
+	if err != nil || len(cuts) == 0 {
 		return data, err
 	}
-	edited := cut.apply(data)
-	return edited, verify(before, edited, c)
+	edited := splice(data, cuts)
+	if err := verify(before, edited, changes...); err != nil {
+		return nil, err
+	}
+	return edited, nil
+}
+
+// checkPaths refuses changes whose places depend on one another: two gates
+// cannot both be the first in a mapping that is not there yet.
+func checkPaths(changes []Change) error {
+	seen := map[string]bool{}
+	for _, c := range changes {
+		if n := len(c.Path); n == 0 || n > 2 {
+			return fmt.Errorf("%s: can set fields one or two levels deep, not %d", fieldPath(c.Path), n)
+		}
+		if seen[c.Path[0]] {
+			return fmt.Errorf("%s: %s is changed already; make one change after the other", fieldPath(c.Path), c.Path[0])
+		}
+		seen[c.Path[0]] = true
+	}
+	return nil
 }
 
 // documents parses all documents of a file, and refuses what would make
@@ -101,28 +111,38 @@ func documents(data []byte) ([]*yaml.Node, error) {
 // kubeletRoot finds the mapping of the one KubeletConfiguration.
 func kubeletRoot(docs []*yaml.Node) (*yaml.Node, error) {
 	var found *yaml.Node
+	unclear := fmt.Errorf("there is no document with kind: %s", kubeletKind)
 	for _, doc := range docs {
 		root := doc.Content[0]
-		if root.Kind != yaml.MappingNode || !isScalar(root, "kind", kubeletKind) {
+		if root.Kind != yaml.MappingNode {
 			continue
 		}
-		if !isScalar(root, "apiVersion", kubeletAPIVersion) {
-			return nil, fmt.Errorf("line %d: the %s is not of %s", root.Line, kubeletKind, kubeletAPIVersion)
+		switch is, err := isScalar(root, "kind", kubeletKind); {
+		case err != nil:
+			unclear = err // it may be the one, if no other is
+			continue
+		case !is:
+			continue
 		}
-		if found != nil {
+		switch is, err := isScalar(root, "apiVersion", kubeletAPIVersion); {
+		case err != nil:
+			return nil, err
+		case !is:
+			return nil, fmt.Errorf("line %d: the %s is not of %s", root.Line, kubeletKind, kubeletAPIVersion)
+		case found != nil:
 			return nil, fmt.Errorf("lines %d and %d: there are two documents of kind %s; split the file", found.Line, root.Line, kubeletKind)
 		}
 		found = root
 	}
 	if found == nil {
-		return nil, fmt.Errorf("there is no document with kind: %s", kubeletKind)
+		return nil, unclear
 	}
 	return found, nil
 }
 
-func isScalar(m *yaml.Node, key, value string) bool {
+func isScalar(m *yaml.Node, key, value string) (bool, error) {
 	_, v, err := pair(m, key)
-	return err == nil && v != nil && v.Kind == yaml.ScalarNode && v.Value == value
+	return v != nil && v.Kind == yaml.ScalarNode && v.Value == value, err
 }
 
 // pair finds a key of a mapping and its value; both are nil if it is not there.
@@ -143,63 +163,74 @@ func pair(m *yaml.Node, key string) (k, v *yaml.Node, err error) {
 
 var errCannotKeep = errors.New("the file is written in a way that cannot be kept; make this change by hand")
 
-// verify parses the result again: it must be the old tree with the one change.
-func verify(before []*yaml.Node, edited []byte, c Change) error {
+// verify parses the result again: it must be the old tree with the changes.
+func verify(before []*yaml.Node, edited []byte, changes ...Change) error {
 	after, err := documents(edited)
-	if err != nil {
-		return fmt.Errorf("the file is written in a way that cannot be kept; make this change by hand: %w", err)
-	}
-	if len(after) != len(before) {
-		return errCannotKeep
+	if err != nil || len(after) != len(before) {
+		return errCannotKeep // err has lines of a text that nobody has seen
 	}
 	root, err := kubeletRoot(after)
 	if err != nil {
-		return err
+		return errCannotKeep
 	}
-	value := root
-	for _, key := range c.Path {
-		if _, value, err = pair(value, key); err != nil || value == nil {
+	paths := make([][]string, len(changes))
+	for i, c := range changes {
+		if paths[i] = c.Path; !holds(root, c) {
 			return errCannotKeep
 		}
 	}
 	for i := range before {
-		if value.Value != c.Value || !sameBut(before[i], after[i], root, c.Path) {
+		if !sameBut(before[i], after[i], root, paths) {
 			return errors.New("the change would reach further than the field; make it by hand")
 		}
 	}
 	return nil
 }
 
+// holds says whether a change is in a mapping.
+func holds(value *yaml.Node, c Change) bool {
+	for _, key := range c.Path {
+		var err error
+		if _, value, err = pair(value, key); err != nil || value == nil {
+			return false
+		}
+	}
+	return value.Value == c.Value
+}
+
 // sameBut compares two trees without positions and comments. Below changed, a
-// mapping of the second tree, the path may differ.
-func sameBut(a, b, changed *yaml.Node, at []string) bool {
-	if b == changed && len(at) > 0 {
-		return sameMapping(a, b, at)
+// mapping of the second tree, the paths may differ.
+func sameBut(a, b, changed *yaml.Node, paths [][]string) bool {
+	if b == changed {
+		return sameMapping(a, b, paths)
 	}
 	if a.Kind != b.Kind || a.Tag != b.Tag || a.Value != b.Value || a.Anchor != b.Anchor || len(a.Content) != len(b.Content) {
 		return false
 	}
 	for i := range a.Content {
-		if !sameBut(a.Content[i], b.Content[i], changed, at) {
+		if !sameBut(a.Content[i], b.Content[i], changed, paths) {
 			return false
 		}
 	}
 	return true
 }
 
-func sameMapping(a, b *yaml.Node, at []string) bool {
-	restA, valueA := without(a, at[0])
-	restB, valueB := without(b, at[0])
-	if !sameBut(restA, restB, nil, nil) {
-		return false
+func sameMapping(a, b *yaml.Node, paths [][]string) bool {
+	for _, path := range paths {
+		var inA, inB *yaml.Node
+		a, inA = without(a, path[0])
+		b, inB = without(b, path[0])
+		if len(path) == 1 {
+			continue
+		}
+		if inA == nil || inA.Kind != yaml.MappingNode {
+			inA = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
+		}
+		if !sameMapping(inA, inB, [][]string{path[1:]}) {
+			return false
+		}
 	}
-	if len(at) == 1 || valueB == nil {
-		return true
-	}
-	if valueA == nil || valueA.Kind != yaml.MappingNode {
-		valueA = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
-	}
-	return sameBut(valueA, valueB, valueB, at[1:])
+	return sameBut(a, b, nil, nil)
 }
 
 // without is a mapping less one key, and the value of that key.
@@ -232,8 +263,15 @@ type cut struct {
 
 func (c cut) nothing() bool { return c.from == c.to && c.text == "" }
 
-func (c cut) apply(data []byte) []byte {
-	return []byte(string(data[:c.from]) + c.text + string(data[c.to:]))
+// splice makes the cuts from the end of the text, so that none moves the place
+// of another. Where two add at one place, the later is put before the earlier.
+func splice(data []byte, cuts []cut) []byte {
+	slices.SortStableFunc(cuts, func(a, b cut) int { return b.from - a.from })
+	text := string(data)
+	for _, c := range cuts {
+		text = text[:c.from] + c.text + text[c.to:]
+	}
+	return []byte(text)
 }
 
 // splicer turns a change into one cut.
@@ -241,6 +279,21 @@ type splicer struct {
 	data    []byte
 	json    bool
 	lineEnd string
+}
+
+// find has the cuts of all changes that are not made yet, or all that is wrong.
+func (s splicer) find(root *yaml.Node, changes []Change) ([]cut, error) {
+	var cuts []cut
+	var errs []error
+	for _, c := range changes {
+		switch one, err := s.set(root, c); {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", fieldPath(c.Path), err))
+		case !one.nothing():
+			cuts = append(cuts, one)
+		}
+	}
+	return cuts, errors.Join(errs...)
 }
 
 func (s splicer) set(root *yaml.Node, c Change) (cut, error) {
@@ -253,29 +306,32 @@ func (s splicer) set(root *yaml.Node, c Change) (cut, error) {
 	case key == nil:
 		return s.addMap(root, c)
 	case len(c.Path) == 1:
-		return s.replace(value, c.Value)
+		return s.replace(key, value, c.Value)
 	case value.Kind == yaml.ScalarNode && value.Tag == "!!null":
 		return s.fill(key, value, c)
 	case value.Kind != yaml.MappingNode || value.Anchor != "":
-		return cut{}, fmt.Errorf("line %d: %s is no plain mapping", value.Line, c.Path[0])
+		return cut{}, fmt.Errorf("line %d: %s is no plain mapping", key.Line, c.Path[0])
 	}
 	child, scalar, err := pair(value, c.Path[1])
 	if err != nil {
 		return cut{}, err
 	}
 	if child != nil {
-		return s.replace(scalar, c.Value)
+		return s.replace(child, scalar, c.Value)
 	}
 	return s.addChild(key, value, c)
 }
 
 // replace swaps a scalar for another, if it is written in one simple piece.
-func (s splicer) replace(old *yaml.Node, value string) (cut, error) {
+func (s splicer) replace(key, old *yaml.Node, value string) (cut, error) {
 	if old.Kind != yaml.ScalarNode || old.Style&(yaml.LiteralStyle|yaml.FoldedStyle|yaml.TaggedStyle) != 0 {
-		return cut{}, fmt.Errorf("line %d: the value is not a simple one", old.Line)
+		return cut{}, fmt.Errorf("line %d: the value is not a simple one", key.Line)
 	}
 	if old.Value == value && old.Style == 0 {
 		return cut{}, nil
+	}
+	if old.Anchor != "" {
+		return cut{}, fmt.Errorf("line %d: the value has the anchor &%s and may be used elsewhere; make this change by hand", key.Line, old.Anchor)
 	}
 	from := s.offset(old)
 	for _, quote := range []string{"", `"`, `'`} {
@@ -285,7 +341,7 @@ func (s splicer) replace(old *yaml.Node, value string) (cut, error) {
 			return cut{from, from + len(text), value}, nil
 		}
 	}
-	return cut{}, fmt.Errorf("line %d: the value is empty or written in a way that cannot be kept", old.Line)
+	return cut{}, fmt.Errorf("line %d: the value is empty or written in a way that cannot be kept", key.Line)
 }
 
 // add puts a new field into the root, below the line of kind.
@@ -322,7 +378,7 @@ func (s splicer) addLines(root *yaml.Node, lines ...string) (cut, error) {
 // fill gives a null mapping its first key.
 func (s splicer) fill(key, null *yaml.Node, c Change) (cut, error) {
 	if null.Value != "" {
-		return s.replace(null, "{"+s.quoted(c.Path[1])+": "+c.Value+"}")
+		return s.replace(key, null, "{"+s.quoted(c.Path[1])+": "+c.Value+"}")
 	}
 	indent := strings.Repeat(" ", key.Column+1)
 	return s.insertBelow(key.Line, indent, c.Path[1]+": "+c.Value), nil

@@ -131,6 +131,68 @@ func TestEditRefusesWhatItCannotKeep(t *testing.T) {
 	}
 }
 
+func TestEditNamesTheLinesOfTheFileThatWasGiven(t *testing.T) {
+	for name, c := range map[string]struct{ text, want string }{
+		"a value with an anchor": {
+			head + "enableNodeLease: &a true\n",
+			"enableNodeLease: line 3: the value has the anchor &a and may be used elsewhere; make this change by hand",
+		},
+		"a list of gates": {
+			head + "featureGates:\n- A\nenableNodeLease: false\n",
+			"featureGates.ExternalNodeLivenessDetection: line 3: featureGates is no plain mapping",
+		},
+		"everything at once": {
+			head + "featureGates: [A]\nenableNodeLease: {a: b}\n",
+			"featureGates.ExternalNodeLivenessDetection: line 3: featureGates is no plain mapping\n" +
+				"enableNodeLease: line 4: the value is not a simple one",
+		},
+		"a tab, which is no fault of a field": {
+			head + "featureGates:\n\tA: true\n",
+			"yaml: line 4: found character that cannot start any token",
+		},
+		"a root completed by a merge": {
+			head + "x: &x {maxPods: 5}\n<<: *x\n",
+			"line 4: the mapping is completed by <<, so what it holds is written elsewhere",
+		},
+		"a merge that holds itself": {
+			"&x\n<<: *x\n",
+			"line 2: the mapping is completed by <<, so what it holds is written elsewhere",
+		},
+		"a kind that is there twice": {
+			head + "kind: KubeletConfiguration\n",
+			"lines 2 and 3: kind is there twice; delete one",
+		},
+		"an apiVersion that is there twice": {
+			head + "apiVersion: kubelet.config.k8s.io/v1beta1\n",
+			"lines 1 and 3: apiVersion is there twice; delete one",
+		},
+		"another document completed by a merge": {
+			"kind: Other\nx: &x {a: b}\n<<: *x\n---\n" + head + "enableNodeLease: [1]\n",
+			"enableNodeLease: line 7: the value is not a simple one",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := kubeletcfg.Edit([]byte(c.text), kubeletcfg.LeaseOffChanges()...)
+			if err == nil || err.Error() != c.want {
+				t.Errorf("got\n%v\nwant\n%s", err, c.want)
+			}
+		})
+	}
+}
+
+func TestEditTakesOneChangeForEachFieldOfTheTop(t *testing.T) {
+	gate := func(name string) kubeletcfg.Change {
+		return kubeletcfg.Change{Path: []string{"featureGates", name}, Value: "true"}
+	}
+	if got, err := kubeletcfg.Edit([]byte(head), gate("A"), gate("B")); err == nil {
+		t.Errorf("two gates at once give\n%s", got)
+	}
+	got, err := kubeletcfg.Edit([]byte(head), append(kubeletcfg.LeaseOffChanges(), kubeletcfg.LeaseDurationChange(80))...)
+	if want := head + "nodeLeaseDurationSeconds: 80\nenableNodeLease: false\n" + added; err != nil || string(got) != want {
+		t.Errorf("%v: got\n%s\nwant\n%s", err, got, want)
+	}
+}
+
 // FuzzEditKeepsEverythingElse: whatever parses and is not refused differs
 // afterwards in the one field only, and a second edit changes nothing.
 func FuzzEditKeepsEverythingElse(f *testing.F) {

@@ -102,10 +102,23 @@ func editFile(name string, changes []kubeletcfg.Change) ([]byte, error) {
 		return nil, err
 	}
 	edited, err := kubeletcfg.Edit(data, changes...)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	return edited, inFile(name, err)
+}
+
+// inFile puts the name of a file before each of the errors that err joins.
+func inFile(name string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return edited, nil
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	var errs []error
+	for _, one := range joined.Unwrap() {
+		errs = append(errs, fmt.Errorf("%s: %w", name, one))
+	}
+	return errors.Join(errs...)
 }
 
 func writeBack(s Streams, name string, edited []byte) error {

@@ -51,17 +51,19 @@ func TestTheExitCodeSaysWhetherTheQuestionWasAnswered(t *testing.T) {
 	files := map[string]string{
 		"good.yaml": head + "maxPods: 5\n", "odd.yaml": head + "maxPod: 5\n", "bad.yaml": "x: [\n", "d/10.conf": head + "maxPods: 6\n",
 		"intent.yaml": intent, "p/kubeletconfiguration.yaml": "maxPods: 5\n", "vm.yaml": "kind: VM\n",
+		"anchors.yaml": head + "nodeLeaseDurationSeconds: &a 40\nenableNodeLease: &b false\n",
 	}
 	for name, c := range map[string]struct {
 		args string
 		want int
 		say  string
 	}{
-		"all applied":                    {"lint good.yaml --kubelet-version 1.37", 0, "starts, no findings"},
-		"something is ignored":           {"lint odd.yaml --kubelet-version 1.37", 1, "ignored with a warning: maxPod: "},
-		"one of two is bad":              {"lint good.yaml bad.yaml --kubelet-version 1.37", 1, "would not start"},
-		"a drop-in directory alone":      {"lint --config-dir d --kubelet-version 1.37", 0, "d/10.conf:3"},
-		"a kubelet file that is missing": {"lint none.yaml --kubelet-version 1.37", 1, "cannot be read"},
+		"all applied":                        {"lint good.yaml --kubelet-version 1.37", 0, "starts, no findings"},
+		"something is ignored":               {"lint odd.yaml --kubelet-version 1.37", 1, "ignored with a warning: maxPod: "},
+		"one of two is bad":                  {"lint good.yaml bad.yaml --kubelet-version 1.37", 1, "would not start"},
+		"a drop-in directory alone":          {"lint --config-dir d --kubelet-version 1.37", 0, "d/10.conf:3"},
+		"a kubelet file that is missing":     {"lint none.yaml --kubelet-version 1.37", 2, "cannot lint none.yaml: open none.yaml: no such file"},
+		"a kubelet file that is a directory": {"lint good.yaml d --kubelet-version 1.37", 2, "cannot lint d: read d: is a directory"},
 		"a drop-in directory that is a file": {"lint good.yaml --config-dir odd.yaml --kubelet-version 1.37", 2,
 			"--config-dir: odd.yaml is not a directory"},
 		"a version nobody can read": {"lint good.yaml --kubelet-version stable", 2, `"stable" cannot be read`},
@@ -79,14 +81,18 @@ func TestTheExitCodeSaysWhetherTheQuestionWasAnswered(t *testing.T) {
 		"a form nobody knows":             {"render intent.yaml --form talos", 2, `"talos" is not one of`},
 		"no form":                         {"render intent.yaml", 2, "--form is required"},
 		"an intent that is none":          {"render good.yaml --form drop-in", 2, "must be config.nodewarden.dev/v1alpha1"},
-		"a directory that is missing":     {"render intent.yaml --form drop-in --dir a", 2, "no such file"},
+		"a directory that is missing":     {"render intent.yaml --form drop-in --dir a/b", 0, "a/b/90-node-lease.conf\n"},
+		"a directory that is a file":      {"render intent.yaml --form drop-in --dir odd.yaml", 2, "--dir: mkdir odd.yaml: not a directory"},
 		"edited":                          {"edit good.yaml --node-lease off", 0, "enableNodeLease: false"},
 		"nothing to change":               {"edit good.yaml", 2, "nothing to change"},
 		"a duration of zero":              {"edit good.yaml --lease-duration-seconds 0", 2, "0 must be at least 1"},
 		"neither on nor off":              {"edit good.yaml --node-lease no", 2, "neither on nor off"},
 		"two files on one output":         {"edit good.yaml odd.yaml --node-lease on", 2, "needs --write"},
-		"a file that cannot be edited":    {"edit bad.yaml --node-lease on", 2, "bad.yaml: enableNodeLease: "},
-		"an unknown flag":                 {"lint --fix", 2, "unknown flag"},
+		"a file that cannot be edited":    {"edit bad.yaml --node-lease on", 2, "bad.yaml: yaml: "},
+		"two fields that cannot be edited": {"edit anchors.yaml --node-lease on --lease-duration-seconds 80", 2,
+			"anchors.yaml: enableNodeLease: line 4: the value has the anchor &b and may be used elsewhere; make this change by hand\n" +
+				"anchors.yaml: nodeLeaseDurationSeconds: line 3: the value has the anchor &a"},
+		"an unknown flag": {"lint --fix", 2, "unknown flag"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, files, strings.Fields(c.args)...)

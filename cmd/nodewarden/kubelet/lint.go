@@ -35,7 +35,7 @@ or it keeps the kubelet from starting. --kubeadm-patches and --cluster-api look
 at what brings such files to a machine, and need no version.
 
 Exit code 0: everything is applied. 1: there are findings. 2: the question
-could not be answered, for example because the version cannot be read.`,
+could not be answered, for example because a FILE or the version cannot be read.`,
 		RunE: func(_ *cobra.Command, files []string) error { return lint(s, o, files) },
 	}
 	f := cmd.Flags()
@@ -101,16 +101,18 @@ func (o lintOptions) kubelets(files []string) ([]kubeletcfg.Report, error) {
 		return []kubeletcfg.Report{kubeletcfg.Lint(in)}, nil
 	}
 	var reports []kubeletcfg.Report
+	var errs []error
 	for _, name := range files {
 		main := readFile(name)
 		abs, err := filepath.Abs(name)
-		if err != nil {
-			return nil, err
+		if err = errors.Join(main.Err, err); err != nil {
+			errs = append(errs, fmt.Errorf("cannot lint %s: %w", name, err))
+			continue
 		}
 		in.Main, in.MainDir = &main, filepath.Dir(abs)
 		reports = append(reports, kubeletcfg.Lint(in))
 	}
-	return reports, nil
+	return reports, errors.Join(errs...)
 }
 
 func (o lintOptions) input() (kubeletcfg.Input, error) {

@@ -26,13 +26,13 @@ Forms: ` + formList() + `.
 
 Every file begins with what applying it does to the machines, in which order it
 may be applied, and what must be true before. A form of several steps puts each
-step into a folder of its own. Without --dir the files are
-printed; with it they are written there, and files that exist are not replaced.`,
+step into a folder of its own. Without --dir the files are printed; with it they
+are written there. A missing directory is made, files that exist are not replaced.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return render(s, o, args[0]) },
 	}
 	cmd.Flags().StringVar(&o.form, "form", "", "one of "+formList()+" (required)")
-	cmd.Flags().StringVar(&o.dir, "dir", "", "write the files into this directory, which must exist")
+	cmd.Flags().StringVar(&o.dir, "dir", "", "write the files into this directory; it is made if it is missing")
 	return cmd
 }
 
@@ -82,10 +82,8 @@ func printFiles(s Streams, files []kubeletcfg.File) error {
 }
 
 func writeFiles(s Streams, dir string, r kubeletcfg.Rendered) error {
-	if info, err := os.Stat(dir); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--dir: %w", err)
-	} else if !info.IsDir() {
-		return fmt.Errorf("--dir: %s is not a directory", dir)
 	}
 	var errs []error
 	for _, f := range r.Files {
