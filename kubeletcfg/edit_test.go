@@ -184,8 +184,8 @@ func TestEditTakesOneChangeForEachFieldOfTheTop(t *testing.T) {
 	gate := func(name string) kubeletcfg.Change {
 		return kubeletcfg.Change{Path: []string{"featureGates", name}, Value: "true"}
 	}
-	if got, err := kubeletcfg.Edit([]byte(head), gate("A"), gate("B")); err == nil {
-		t.Errorf("two gates at once give\n%s", got)
+	if got, err := kubeletcfg.Edit([]byte(head), gate("A"), gate("B")); err == nil || !strings.Contains(err.Error(), "featureGates.B: featureGates is changed already") {
+		t.Errorf("two gates at once: %v\n%s", err, got)
 	}
 	got, err := kubeletcfg.Edit([]byte(head), append(kubeletcfg.LeaseOffChanges(), kubeletcfg.LeaseDurationChange(80))...)
 	if want := head + "nodeLeaseDurationSeconds: 80\nenableNodeLease: false\n" + added; err != nil || string(got) != want {
