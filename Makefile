@@ -95,7 +95,7 @@ bench: control-plane ## every figure that the README states
 
 .PHONY: demo
 demo: control-plane ## a real control plane and our guard, as a story; KEEP=1 leaves it running
-	@go run ./cmd/nodewarden demo $(if $(KEEP),--keep)
+	@mkdir -p bin && go build -o bin/nodewarden ./cmd/nodewarden && exec bin/nodewarden demo $(if $(KEEP),--keep)
 
 .PHONY: control-plane
 control-plane: ## build the control plane that tests use, if it is missing (5 to 10 minutes, once)

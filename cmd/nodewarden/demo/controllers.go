@@ -195,8 +195,8 @@ type sighting struct {
 	at   time.Time
 }
 
-// reaction watches n3 and its pods, and returns what happened to them, each
-// once, when everything expected of an outage has.
+// reaction watches n3 and its pods, and returns what happened to them, the
+// write first and each once, when everything expected of an outage has.
 func reaction(ctx context.Context, c kubernetes.Interface) (func() ([]sighting, error), error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	nodes, err := c.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "n3").String()})
@@ -225,7 +225,8 @@ func reaction(ctx context.Context, c kubernetes.Interface) (func() ([]sighting, 
 			case <-ctx.Done():
 				return seen, fmt.Errorf("n3: only %d sightings, %d pods not Ready", len(seen), len(down))
 			case e := <-nodes.ResultChan():
-				if n, ok := e.Object.(*corev1.Node); ok {
+				if n, ok := e.Object.(*corev1.Node); ok && ready(n).Status == corev1.ConditionUnknown {
+					saw("the write itself")
 					for _, t := range n.Spec.Taints {
 						if t.Key == corev1.TaintNodeUnreachable {
 							saw("taint unreachable:" + string(t.Effect))

@@ -5,6 +5,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os/signal"
@@ -35,6 +36,9 @@ func Command() *cobra.Command {
 	return cmd
 }
 
+// errInterrupted is all that there is to say of a demo that was cut short.
+var errInterrupted = errors.New("interrupted before the end of the story")
+
 // Options say how the demo runs.
 type Options struct {
 	// Keep leaves everything running at the end, until ctx ends.
@@ -46,6 +50,9 @@ type Options struct {
 // Run plays the demo. It returns an error when any step was not as it should be.
 func Run(ctx context.Context, o Options) error {
 	s, err := raise(ctx, o)
+	if err != nil && ctx.Err() != nil {
+		return errInterrupted
+	}
 	if err != nil {
 		return err
 	}
@@ -54,7 +61,7 @@ func Run(ctx context.Context, o Options) error {
 		s.title(step.title)
 		if err := step.play(ctx); err != nil {
 			if ctx.Err() != nil {
-				return ctx.Err()
+				return errInterrupted
 			}
 			s.say("NOT as it should be: %v", err)
 			return fmt.Errorf("step %d, %s: %w", s.step, step.title, err)

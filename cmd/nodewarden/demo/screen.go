@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -53,42 +54,46 @@ func (s *story) attempt(ctx context.Context, r request) error {
 	return err
 }
 
-// show sends r and prints it, and its answer, as kubectl would.
-func (s *story) show(ctx context.Context, r request) error {
+// show lets kubectl send r as the detector, and prints the command and what
+// kubectl printed.
+func (s *story) show(ctx context.Context, r request) (string, error) {
 	kind := r.kind
 	if kind == "" {
 		kind = "strategic"
 	}
 	s.say("$ kubectl patch node %s --subresource=status --type=%s -p '%s'", r.node, kind, r.body)
-	err := s.attempt(ctx, r)
-	switch status := apierrors.APIStatus(nil); {
-	case err == nil:
-		s.say("node/%s patched", r.node)
-	case errors.As(err, &status):
-		s.say("Error from server (%s): %s", status.Status().Reason, status.Status().Message)
-	default:
-		s.say("%v", err)
+	out, err := s.cp.Kubectl(ctx, s.cp.ServiceAccount("liveness", "detector"), "patch", "node", r.node, "--subresource=status", "--type="+kind, "-p", r.body)
+	for line := range strings.Lines(out) {
+		s.say("%s", strings.TrimRight(line, "\n"))
 	}
-	return err
+	return out, err
 }
 
-// refused sends r and expects exactly these rules to refuse it.
+// refused shows r and expects exactly these rules to refuse it.
 func (s *story) refused(ctx context.Context, r request, want ...contract.Rule) error {
-	err := s.show(ctx, r)
+	out, err := s.show(ctx, r)
 	if err == nil {
 		return errors.New("it was admitted")
 	}
-	if !apierrors.IsInvalid(err) {
-		return fmt.Errorf("it was answered with something else than a refusal: %w", err)
-	}
-	names := make([]string, len(want))
-	for i, rule := range want {
-		names[i] = string(rule)
-	}
-	if bracket := "[" + strings.Join(names, ",") + "]"; !strings.Contains(err.Error(), bracket) {
-		return fmt.Errorf("want it refused for %s", bracket)
+	if got := named(out); !slices.Equal(got, want) {
+		return fmt.Errorf("want it refused for %v, got %v", want, got)
 	}
 	return nil
+}
+
+var bracket = regexp.MustCompile(`\[([A-Za-z,]+)\] `)
+
+// named returns the rules that stand in brackets in what kubectl printed.
+func named(out string) []contract.Rule {
+	var rules []contract.Rule
+	for _, found := range bracket.FindAllStringSubmatch(out, -1) {
+		for _, name := range strings.Split(found[1], ",") {
+			if r := contract.Rule(name); r.Known() {
+				rules = append(rules, r)
+			}
+		}
+	}
+	return rules
 }
 
 // entry is a strategic merge patch of the Ready entry: a correct report of a

@@ -67,7 +67,7 @@ func (s *story) clients(ctx context.Context) (err error) {
 		return err
 	}
 	return s.grant(ctx, "liveness", "detector",
-		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}},
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes", "nodes/status"}, Verbs: []string{"get", "list", "watch"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch", "update"}},
 	)
 }
@@ -95,11 +95,7 @@ func (s *story) startWebhook(ctx context.Context) (err error) {
 		return err
 	}
 	s.policy = file.Policy()
-	hooks, err := policy.Webhooks(s.policy, policy.WebhookOptions{Install: policy.WebhookAlone, URL: s.hook.URL, CABundle: s.hook.CA})
-	if err != nil {
-		return err
-	}
-	if err := guard.Configure(ctx, s.admin, hooks); err != nil {
+	if err := s.configure(ctx, policy.WebhookAlone); err != nil {
 		return err
 	}
 	if err := s.inForce(ctx); err != nil {
@@ -107,6 +103,15 @@ func (s *story) startWebhook(ctx context.Context) (err error) {
 	}
 	s.say("nodewarden-webhook is in force: profile enforce, failing closed (%s)", since(begun))
 	return nil
+}
+
+// configure tells the API server where the webhook is, and what to do without it.
+func (s *story) configure(ctx context.Context, install policy.Install) error {
+	hooks, err := policy.Webhooks(s.policy, policy.WebhookOptions{Install: install, URL: s.hook.URL, CABundle: s.hook.CA})
+	if err != nil {
+		return err
+	}
+	return guard.Configure(ctx, s.admin, hooks)
 }
 
 // inForce waits until the API server asks the webhook, with writes that change nothing.
@@ -137,8 +142,16 @@ func (s *story) until(ctx context.Context, try func() error) error {
 	}
 }
 
-// stay tells how to go on by hand, and waits.
+// stay brings the webhook back, tells how to go on by hand, and waits.
 func (s *story) stay(ctx context.Context) error {
+	hook, err := guard.Start(ctx, s.cp, guard.Options{Policy: policyFile})
+	if err != nil {
+		return err
+	}
+	s.hook = hook
+	if err := s.configure(ctx, policy.PolicyAndWebhook); err != nil {
+		return err
+	}
 	admin, err := s.cp.Kubeconfig(s.cp.Admin())
 	if err != nil {
 		return err
@@ -148,7 +161,7 @@ func (s *story) stay(ctx context.Context) error {
 		return err
 	}
 	s.blank()
-	s.say("It stays up until you interrupt it. In another terminal:")
+	s.say("The webhook is back, the policies stay, one controller leads. All of it stays up until you interrupt it. In another terminal:")
 	s.say("  export KUBECONFIG=%s", admin)
 	s.say("  kubectl get nodes")
 	s.say("and as the detector:")

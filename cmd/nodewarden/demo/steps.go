@@ -149,13 +149,12 @@ func (s *story) failure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	begun := time.Now()
-	if err := s.show(ctx, request{node: "n3", body: entry(stamp, nil)}); err != nil {
+	if _, err := s.show(ctx, request{node: "n3", body: entry(stamp, nil)}); err != nil {
 		return fmt.Errorf("a correct write was refused: %w", err)
 	}
 	sightings, err := happened()
 	for _, seen := range sightings {
-		s.say("%5d ms after it was sent: %s", seen.at.Sub(begun).Milliseconds(), seen.what)
+		s.say("%4d ms: %s", seen.at.Sub(sightings[0].at).Milliseconds(), seen.what)
 	}
 	if err != nil {
 		return err
@@ -222,7 +221,7 @@ func (s *story) recovery(ctx context.Context) error {
 	if err := s.refused(ctx, request{node: "n3", body: entry(stale, nil)}, contract.NewerReady); err != nil {
 		return err
 	}
-	s.say("another one does not look again and stamps the present:")
+	s.say("another one takes the recovery back at once:")
 	stamp, err := s.stamp(ctx, "n3", alive)
 	if err != nil {
 		return err
@@ -266,11 +265,7 @@ func (s *story) policyRefuses(ctx context.Context) error {
 			}
 		}
 	}
-	hooks, err := policy.Webhooks(s.policy, policy.WebhookOptions{Install: policy.PolicyAndWebhook, URL: s.hook.URL, CABundle: s.hook.CA})
-	if err != nil {
-		return err
-	}
-	if err := guard.Configure(ctx, s.admin, hooks); err != nil {
+	if err := s.configure(ctx, policy.PolicyAndWebhook); err != nil {
 		return err
 	}
 	bad := request{node: "n1", dryRun: true}
@@ -288,6 +283,9 @@ func (s *story) policyRefuses(ctx context.Context) error {
 		return err
 	}
 	s.say("%d policies are in force, and the webhook, still dead, fails open", len(set.Guards))
-	bad.dryRun = false
-	return s.refused(ctx, bad, contract.ReservedReason)
+	stamp, err := s.stamp(ctx, "n1", alive)
+	if err != nil {
+		return err
+	}
+	return s.refused(ctx, request{node: "n1", body: entry(stamp, map[string]any{"reason": "NodeStatusUnknown"})}, contract.ReservedReason)
 }

@@ -1,0 +1,5 @@
+// Package policy measures what the contract costs a write at the API server,
+// as the policy, as the webhook and as both, beside nothing at all.
+//
+// It judges ratios within one run; the figures themselves belong to the machine.
+package policy
