@@ -62,8 +62,9 @@ lint: ## run golangci-lint (the first run builds it, which takes minutes)
 .PHONY: test
 test: control-plane ## all tests with -race; FOCUS= and PKG= select
 	@$(MAKE) test-without-plane && without=0 || without=$$?; \
+	$(MAKE) agreement && agree=0 || agree=$$?; \
 	$(MAKE) test-with-plane && with=0 || with=$$?; \
-	exit $$(( without | with ))
+	exit $$(( without | agree | with ))
 
 .PHONY: unit
 unit: ## tests that need no control plane, with -race

@@ -24,11 +24,11 @@ const Persistence = 2 * time.Second
 // profile, with the rule on where it is off by default.
 func Policy(rule contract.Rule) contract.Policy {
 	p := contract.Default(contract.Enforce)
-	switch rule {
-	case contract.SignalTooYoung:
+	if rule == contract.SignalTooYoung {
 		p.Rules = map[contract.Rule]contract.Action{rule: contract.Deny}
 		p.SignalPersistence = Persistence
-	case contract.UnauthorizedDetector:
+	}
+	if rule == contract.UnauthorizedDetector {
 		p.Rules = map[contract.Rule]contract.Action{rule: contract.Deny}
 		p.Detectors = []contract.Detector{{Identity: Detector, Nodes: labels.SelectorFromSet(labels.Set{PoolLabel: "a"})}}
 	}

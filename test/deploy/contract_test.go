@@ -70,7 +70,7 @@ func read(t *testing.T, v map[string]any) *config.WebhookConfiguration {
 
 func comparePolicies(t *testing.T, all objects, p contract.Policy) {
 	t.Helper()
-	set, err := policy.Policies(p, policy.PolicyOptions{})
+	set, err := policy.Policies(p, policy.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

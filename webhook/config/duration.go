@@ -15,16 +15,13 @@ type Duration struct {
 // UnmarshalJSON never fails on a value of the wrong form; Validate reports it.
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var s string
-	if err := json.Unmarshal(b, &s); err != nil {
-		d.unreadable = string(b)
-		return nil
+	if json.Unmarshal(b, &s) != nil {
+		s = string(b)
 	}
-	parsed, err := time.ParseDuration(s)
-	if err != nil {
+	var err error
+	if d.Duration, err = time.ParseDuration(s); err != nil {
 		d.unreadable = s
-		return nil
 	}
-	d.Duration = parsed
 	return nil
 }
 

@@ -144,7 +144,7 @@ type enforced struct {
 
 func enforce(t testing.TB, p contract.Policy) enforced {
 	t.Helper()
-	set, err := Policies(p, PolicyOptions{})
+	set, err := Policies(p, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ type bulk struct {
 // enforceInBulk compiles the policies of p as one.
 func enforceInBulk(t testing.TB, p contract.Policy) *bulk {
 	t.Helper()
-	set, err := Policies(p, PolicyOptions{})
+	set, err := Policies(p, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

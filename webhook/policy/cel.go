@@ -33,9 +33,6 @@ func allOf(expressions ...string) string { return strings.Join(expressions, " &&
 
 func not(expression string) string { return "!(" + expression + ")" }
 
-// indented moves every line but the first to the right.
-func indented(expression string) string { return strings.ReplaceAll(expression, "\n", "\n  ") }
-
 // instant is a time field of condition c as text of whole seconds in UTC;
 // absent, null and the zero time are empty, as in the contract.
 func instant(c, field string) string {

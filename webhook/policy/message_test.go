@@ -106,7 +106,7 @@ func inSeconds(message string) string {
 }
 
 func TestEveryPolicyIsNamedAfterItsRule(t *testing.T) {
-	set, err := Policies(everything(), PolicyOptions{})
+	set, err := Policies(everything(), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,8 +36,8 @@ type Guard struct {
 	Bindings []*admissionv1.ValidatingAdmissionPolicyBinding
 }
 
-// PolicyOptions say for which API server the policies are rendered.
-type PolicyOptions struct {
+// Options say for which API server the policies are rendered.
+type Options struct {
 	// Server is the oldest API server that is to enforce them.
 	Server Version
 	// Static renders them for files that the API server loads itself
@@ -50,7 +50,7 @@ type PolicyOptions struct {
 // Policies renders p. The policies share their match condition and their
 // variables; each of those that deny gives the same message, which lists every
 // broken rule that denies.
-func Policies(p contract.Policy, o PolicyOptions) (*Set, error) {
+func Policies(p contract.Policy, o Options) (*Set, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func Policies(p contract.Policy, o PolicyOptions) (*Set, error) {
 	return set, nil
 }
 
-func (o PolicyOptions) validate() error {
+func (o Options) validate() error {
 	if o.Server.below(policiesSince) {
 		return fmt.Errorf("kubernetes version %s: ValidatingAdmissionPolicy is served from %s on; render the webhook alone", o.Server, policiesSince)
 	}

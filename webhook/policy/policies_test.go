@@ -13,7 +13,7 @@ func TestEveryPolicyCompilesOnTheOldestAndTheNewestServer(t *testing.T) {
 	if underRace {
 		t.Skip("compiles everything twice, one thread at a time")
 	}
-	set, err := Policies(contract.Default(contract.Enforce), PolicyOptions{})
+	set, err := Policies(contract.Default(contract.Enforce), Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func RenderWebhooks(p contract.Policy, o WebhookOptions) (File, error) {
 
 // RenderPolicies renders the policy form as a file to apply.
 func RenderPolicies(p contract.Policy, server Version) (File, error) {
-	set, err := Policies(p, PolicyOptions{Server: server})
+	set, err := Policies(p, Options{Server: server})
 	if err != nil {
 		return File{}, err
 	}
@@ -64,7 +64,7 @@ func RenderStatic(p contract.Policy, server Version, folder string) ([]File, err
 	if !path.IsAbs(folder) {
 		return nil, fmt.Errorf("folder %q on the API server's machine: want an absolute path", folder)
 	}
-	set, err := Policies(p, PolicyOptions{Server: server, Static: true})
+	set, err := Policies(p, Options{Server: server, Static: true})
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func golden(t *testing.T, name string, got []byte) {
 // quote or a line.
 func TestNoExpressionIsLostOnItsWayThroughYAML(t *testing.T) {
 	p := everything()
-	set, err := Policies(p, PolicyOptions{})
+	set, err := Policies(p, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

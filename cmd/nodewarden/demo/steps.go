@@ -250,7 +250,7 @@ func (s *story) webhookDies(ctx context.Context) error {
 // policyRefuses puts the policy in force beside the webhook, which may then
 // fail open: the default install.
 func (s *story) policyRefuses(ctx context.Context) error {
-	set, err := policy.Policies(s.policy, policy.PolicyOptions{})
+	set, err := policy.Policies(s.policy, policy.Options{})
 	if err != nil {
 		return err
 	}
@@ -275,8 +275,11 @@ func (s *story) policyRefuses(ctx context.Context) error {
 			return err
 		}
 		bad.body = entry(stamp, map[string]any{"reason": "NodeStatusUnknown"})
-		if err := s.attempt(ctx, bad); !apierrors.IsInvalid(err) {
-			return fmt.Errorf("the policy is not in force: %v", err)
+		switch err := s.attempt(ctx, bad); {
+		case err == nil:
+			return errors.New("the policy is not in force")
+		case !apierrors.IsInvalid(err):
+			return err
 		}
 		return nil
 	}); err != nil {

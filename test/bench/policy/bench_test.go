@@ -116,7 +116,7 @@ func raise(b *testing.B, install string) *side {
 
 func enforce(b *testing.B, admin kubernetes.Interface, p contract.Policy) {
 	b.Helper()
-	set, err := policy.Policies(p, policy.PolicyOptions{})
+	set, err := policy.Policies(p, policy.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -242,8 +242,8 @@ func (c *cluster) recovers(n *corev1.Node) *corev1.Node {
 // talos-cloud-controller-manager#360 (B28): who is the kubelet?
 func TestWhoIsTheKubelet(t *testing.T) {
 	const standIns = "standIns: [{serviceAccount: {namespace: kwok, name: kwok-controller}}]\n"
-	plain, listed := guarded(t, enforce), (*cluster)(nil)
-	recover := strategic(`"status":"True","reason":"KubeletReady","message":"kubelet is posting ready status","lastHeartbeatTime":NOW,"lastTransitionTime":NOW`)
+	plain := guarded(t, enforce)
+	isReady := strategic(`"status":"True","reason":"KubeletReady","message":"kubelet is posting ready status","lastHeartbeatTime":NOW,"lastTransitionTime":NOW`)
 	lifecycle := strategic(`"status":"Unknown","reason":"NodeStatusUnknown","message":"Kubelet stopped posting node status.","lastTransitionTime":NOW`)
 	for _, u := range []string{"kwok-controller", "system:node", "stranger"} {
 		plain.grant("b28-"+strings.ReplaceAll(u, ":", "-"), u)
@@ -262,7 +262,7 @@ func TestWhoIsTheKubelet(t *testing.T) {
 		return client(c.T, c.cp.ServiceAccount("kwok", "kwok-controller"))
 	}
 
-	err := plain.sends(kwok(plain), down(plain), recover)
+	err := plain.sends(kwok(plain), down(plain), isReady)
 	if !slices.Contains(causes(err), contract.StatusNotUnknown) || !strings.Contains(fmt.Sprint(err), "standIns") {
 		t.Errorf("a stand-in that is not listed must be told where to be listed: %v", err)
 	}
@@ -272,7 +272,7 @@ func TestWhoIsTheKubelet(t *testing.T) {
 		"an admin":                   plain.cp.Admin(),
 		"the name without the group": plain.cp.User("system:node:n1"),
 	} {
-		err := plain.sends(client(t, cfg), down(plain), recover)
+		err := plain.sends(client(t, cfg), down(plain), isReady)
 		if !slices.Contains(causes(err), contract.StatusNotUnknown) && !apierrors.IsForbidden(err) {
 			t.Errorf("%s wrote Ready=True: %v", who, err)
 		}
@@ -284,7 +284,7 @@ func TestWhoIsTheKubelet(t *testing.T) {
 	n := down(plain)
 	cfg := rest.CopyConfig(plain.cp.Admin())
 	cfg.Impersonate = rest.ImpersonationConfig{UserName: "system:node:" + n.Name, Groups: []string{"system:nodes", "system:authenticated"}}
-	plain.expect(plain.sends(client(t, cfg), n, recover))
+	plain.expect(plain.sends(client(t, cfg), n, isReady))
 
 	page, err := plain.hook.Metrics(t.Context())
 	if err != nil || run.Sum(page, "nodewarden_webhook_skew_writes_total") != 2 {
@@ -292,8 +292,8 @@ func TestWhoIsTheKubelet(t *testing.T) {
 	}
 
 	plain.hook.Kill()
-	listed = guarded(t, enforce+standIns)
-	listed.expect(listed.sends(kwok(listed), down(listed), recover))
+	listed := guarded(t, enforce+standIns)
+	listed.expect(listed.sends(kwok(listed), down(listed), isReady))
 }
 
 // elastic-phenix-operator#5, connaisseur#170, cloud-on-k8s#1233,

@@ -195,7 +195,7 @@ func (c *cluster) writeGood(node string) error {
 func refusedBy(err error, enforcer string) error {
 	switch {
 	case !apierrors.IsInvalid(err):
-		return fmt.Errorf("not refused by the contract: %v", err)
+		return fmt.Errorf("not refused by the contract: %w", err)
 	case !strings.Contains(err.Error(), "["+string(contract.ReservedReason)+"]") || !strings.Contains(err.Error(), enforcer):
 		return fmt.Errorf("refused with another message: %w", err)
 	}

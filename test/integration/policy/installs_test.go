@@ -166,7 +166,7 @@ func TestWebhookAlone(t *testing.T) {
 			node := c.reporting()
 			c.eventually("an external write refused without its judge", func() error {
 				if err := c.writeGood(node); err == nil || !strings.Contains(err.Error(), policy.ContractEntry) {
-					return fmt.Errorf("got %v", err)
+					return fmt.Errorf("answered with something else: %w", err)
 				}
 				return nil
 			})
