@@ -64,7 +64,10 @@ const readersPerReview = 4
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.metrics.inFlight.Inc()
 	defer h.metrics.inFlight.Dec()
-	s := scratches.Get().(*scratch)
+	s, ok := scratches.Get().(*scratch)
+	if !ok {
+		s = new(scratch)
+	}
 	defer s.release()
 	err := checkRequest(r)
 	if err == nil {
@@ -129,7 +132,7 @@ type scratch struct {
 	limited      io.LimitedReader
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratches sync.Pool
 
 func (s *scratch) release() {
 	if s.body.Cap() > maxKept {

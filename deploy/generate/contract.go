@@ -68,7 +68,7 @@ type rule struct {
 
 // unfolded leaves variables where the templates expect them. They fold, too:
 // after the values are in.
-var unfolded = policy.PolicyOptions{Unfolded: true}
+var unfolded = policy.Options{Unfolded: true}
 
 // message is the variable that holds a policy's message.
 const message = "message"
