@@ -41,6 +41,7 @@ const (
 type side struct {
 	cp                *controlplane.ControlPlane
 	kubelet, external kubernetes.Interface
+	heartbeat         time.Time
 	seen              map[string]*cost
 }
 
@@ -69,11 +70,12 @@ func BenchmarkAPIServer(b *testing.B) {
 	}
 	for _, kind := range []string{"kubelet", "external"} {
 		bare := sides[nothing].seen[kind]
-		b.ReportMetric(1e6*median(bare.waits), kind+"-"+nothing+"-p50-µs")
+		b.Logf("%s: bare p50 %.0f µs, API server CPU %.0f µs", kind, 1e6*median(bare.waits), 1e6*bare.cpu.Seconds()/float64(len(bare.waits)))
 		for _, install := range order[1:] {
 			c := sides[install].seen[kind]
 			name := kind + "-" + install
 			latency, cpu := median(c.waits)/median(bare.waits), float64(c.cpu)/float64(bare.cpu)
+			b.Logf("%s: p50 %.3f, API server CPU %.3f of the bare cost", name, latency, cpu)
 			b.ReportMetric(latency, name+"-p50-ratio")
 			b.ReportMetric(cpu, name+"-cpu-ratio")
 			if kind == "kubelet" && (latency > maxKubelet || cpu > maxKubelet) {
@@ -100,7 +102,7 @@ func raise(b *testing.B, install string) *side {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := &side{cp: cp, kubelet: kubelet, external: admin, seen: map[string]*cost{"kubelet": {}, "external": {}}}
+	s := &side{cp: cp, kubelet: kubelet, external: admin, heartbeat: reviews.Heartbeat, seen: map[string]*cost{"kubelet": {}, "external": {}}}
 	p := contract.Default(contract.Enforce)
 	if install == policyI || install == both {
 		enforce(b, admin, p)
@@ -192,9 +194,11 @@ func (s *side) block(b *testing.B, kind string, counts bool, write func(context.
 	}
 }
 
-// report is a kubelet's heartbeat: the times of its four conditions.
+// report is a kubelet's heartbeat: the times of its four conditions, each time
+// others, for a write that changes nothing is not stored.
 func (s *side) report(ctx context.Context) error {
-	now := metav1.NewTime(time.Now().Truncate(time.Second))
+	s.heartbeat = s.heartbeat.Add(time.Second)
+	now := metav1.NewTime(s.heartbeat)
 	var conditions []any
 	for _, t := range append(contract.Pressures(), "Ready") {
 		conditions = append(conditions, map[string]any{"type": t, "lastHeartbeatTime": now})
@@ -203,7 +207,7 @@ func (s *side) report(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.kubelet.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: "kubelet", DryRun: []string{metav1.DryRunAll}}, "status")
+	_, err = s.kubelet.CoreV1().Nodes().Patch(ctx, node, types.StrategicMergePatchType, body, metav1.PatchOptions{FieldManager: "kubelet"}, "status")
 	return err
 }
 
@@ -212,9 +216,10 @@ func (s *side) fails(ctx context.Context) error {
 	return s.patch(ctx, s.external, map[string]any{"status": "Unknown", "reason": "OutOfBandProbeFailed", "message": "three probes failed"})
 }
 
-// patch writes to Ready as a dry run, so that the node stays as it is.
+// patch writes to Ready as a dry run, so that the node stays as it is. Its stamp
+// is past the kubelet's last word, which is as young as can be.
 func (s *side) patch(ctx context.Context, as kubernetes.Interface, fields map[string]any) error {
-	fields["type"], fields["lastTransitionTime"] = "Ready", metav1.NewTime(time.Now().Truncate(time.Second))
+	fields["type"], fields["lastTransitionTime"] = "Ready", metav1.NewTime(time.Now().Truncate(time.Second).Add(2*time.Second))
 	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []any{fields}}})
 	if err != nil {
 		return err
