@@ -44,5 +44,11 @@ func ForTest(t TB, o Options) *ControlPlane {
 // one control plane among the tests of a package should not start it then.
 func Short() bool {
 	f := flag.Lookup("test.short")
-	return f != nil && f.Value.String() == "true"
+	if f == nil {
+		return false
+	}
+	if !flag.Parsed() {
+		flag.Parse() // a TestMain runs before the testing package has
+	}
+	return f.Value.String() == "true"
 }
