@@ -60,7 +60,7 @@ lint: ## run golangci-lint (the first run builds it, which takes minutes)
 ##@ Tests
 
 .PHONY: test
-test: control-plane ## all tests with -race; FOCUS= and PKG= select
+test: control-plane programs ## all tests with -race; FOCUS= and PKG= select
 	@$(MAKE) test-without-plane && without=0 || without=$$?; \
 	$(MAKE) agreement && agree=0 || agree=$$?; \
 	$(MAKE) test-with-plane && with=0 || with=$$?; \
@@ -71,7 +71,7 @@ unit: ## tests that need no control plane, with -race
 	@$(TESTSUM) -- -race -short -timeout 10m $(run) $(PKG)
 
 .PHONY: integration
-integration: control-plane test-with-plane ## the packages whose tests start a control plane, with -race
+integration: control-plane programs test-with-plane ## the packages whose tests start a control plane, with -race
 
 .PHONY: fuzz
 fuzz: ## run every fuzz test for FUZZTIME
@@ -134,6 +134,12 @@ vet: ## run go vet
 .PHONY: unit-quick
 unit-quick: ## tests that need no control plane, without -race
 	@$(TESTSUM) -- -short -timeout 5m $(run) $(PKG) || { echo 'unit tests: to run one: make unit PKG=./its/package FOCUS=TestName'; exit 1; }
+
+# Tests that run our programs compile them, and wait for them for a minute; the
+# first compilation takes longer.
+.PHONY: programs
+programs: ## compile our programs once, for the tests that run them
+	@echo 'compiling our programs'; go build ./cmd/...
 
 .PHONY: test-without-plane
 test-without-plane: pick = $(filter-out $(withplane),$(packages))
