@@ -3,6 +3,8 @@ package controlplane
 import (
 	"context"
 	"flag"
+	"fmt"
+	"os"
 )
 
 // TB is what ForTest needs of a *testing.T or *testing.B. It keeps package
@@ -51,4 +53,21 @@ func Short() bool {
 		flag.Parse() // a TestMain runs before the testing package has
 	}
 	return f.Value.String() == "true"
+}
+
+// Main runs the tests of a package that share one control plane: it starts it
+// before them, unless the run is a short one, and stops it after. It returns the
+// exit code for TestMain.
+func Main(m interface{ Run() int }, shared **ControlPlane) int {
+	if Short() {
+		return m.Run()
+	}
+	cp, err := Start(context.Background(), Options{})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = cp.Stop() }()
+	*shared = cp
+	return m.Run()
 }

@@ -46,20 +46,7 @@ const secretName = "nodewarden-webhook-tls"
 
 var shared *controlplane.ControlPlane
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	if controlplane.Short() {
-		return m.Run()
-	}
-	var err error
-	if shared, err = controlplane.Start(context.Background(), controlplane.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = shared.Stop() }()
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &shared)) }
 
 // scene is a namespace with a Secret to be, a webhook configuration, replicas
 // that keep both, and a Service in front of them.

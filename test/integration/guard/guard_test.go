@@ -48,20 +48,7 @@ var (
 	nodeNumber int
 )
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	if controlplane.Short() {
-		return m.Run()
-	}
-	var err error
-	if shared, err = controlplane.Start(context.Background(), controlplane.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = shared.Stop() }()
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &shared)) }
 
 // guarded starts a webhook with a policy file and puts it in force, alone and
 // failing closed.

@@ -28,20 +28,7 @@ const patience = 60 * time.Second
 
 var shared *controlplane.ControlPlane
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	if controlplane.Short() {
-		return m.Run()
-	}
-	var err error
-	if shared, err = controlplane.Start(context.Background(), controlplane.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = shared.Stop() }()
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &shared)) }
 
 // cluster is a control plane on which one test installs enforcers.
 type cluster struct {

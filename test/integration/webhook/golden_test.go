@@ -48,20 +48,7 @@ const (
 // shared is one control plane for all tests.
 var shared *controlplane.ControlPlane
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	if controlplane.Short() {
-		return m.Run()
-	}
-	var err error
-	if shared, err = controlplane.Start(context.Background(), controlplane.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = shared.Stop() }()
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(controlplane.Main(m, &shared)) }
 
 // standIn writes for kubelets; the policy of this package lists it.
 var standIn = contract.ServiceAccount("kwok", "kwok-controller")
