@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/utils/clock"
@@ -62,6 +63,7 @@ const readersPerReview = 4
 
 // ServeHTTP answers one review.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	start := h.clock.Now()
 	h.metrics.inFlight.Inc()
 	defer h.metrics.inFlight.Dec()
 	s, ok := scratches.Get().(*scratch)
@@ -74,7 +76,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = h.readBody(s, r)
 	}
 	if err == nil {
-		err = h.inFlight(s)
+		err = h.inFlight(s, start)
 	}
 	if err != nil {
 		h.fail(w, err)
@@ -102,12 +104,11 @@ func (h *Handler) readBody(s *scratch, r *http.Request) error {
 	return s.read(r)
 }
 
-// inFlight answers the review in s.
-func (h *Handler) inFlight(s *scratch) error {
+// inFlight answers the review in s, whose headers came at start.
+func (h *Handler) inFlight(s *scratch, start time.Time) error {
 	if !enter(h.slots) {
 		return errBusy
 	}
-	start := h.clock.Now()
 	defer func() {
 		h.metrics.took(h.clock.Since(start))
 		leave(h.slots)

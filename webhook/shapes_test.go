@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nodewarden/nodewarden/contract"
 	"github.com/nodewarden/nodewarden/test/bench/webhook/reviews"
@@ -148,4 +149,42 @@ func TestRoomForABodyIsGivenAsItArrives(t *testing.T) {
 	if room := s.body.Cap(); room > 2*roomAtFirst+bytes.MinRead {
 		t.Errorf("%d bytes of room for one byte that was announced as %d", room, MaxBody)
 	}
+}
+
+// ticking steps a clock while it is read.
+type ticking struct {
+	io.Reader
+	tick func()
+}
+
+func (r ticking) Read(p []byte) (int, error) {
+	n, err := r.Reader.Read(p)
+	if n > 0 {
+		r.tick()
+	}
+	return n, err
+}
+
+func TestTheDurationOfAReviewBeginsWithItsHeaders(t *testing.T) {
+	w := enforcing()
+	body := reviews.Body(update(failed, reviews.Detector))
+	r := httptest.NewRequest(http.MethodPost, Path, ticking{bytes.NewReader(body), func() { w.clock.SetTime(w.clock.Now().Add(time.Second)) }})
+	r.Header.Set("Content-Type", "application/json")
+	r.ContentLength = int64(len(body))
+	if rec := w.send(r); rec.Code != http.StatusOK {
+		t.Fatalf("answered %d", rec.Code)
+	}
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "nodewarden_webhook_review_duration_seconds" {
+			if got := f.GetMetric()[0].GetHistogram().GetSampleSum(); got < 1 {
+				t.Errorf("%v s, though the body took a second and more", got)
+			}
+			return
+		}
+	}
+	t.Error("no duration was measured")
 }
