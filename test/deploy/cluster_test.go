@@ -77,6 +77,10 @@ func newCluster(t *testing.T) *cluster {
 	if c.kubeconfig, err = c.Kubeconfig(c.Admin()); err != nil {
 		t.Fatal(err)
 	}
+	c.eventually("the API server has made a Service of its own", func(ctx context.Context) error {
+		_, err := c.admin.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+		return err
+	})
 	return c
 }
 
@@ -150,6 +154,7 @@ func (c *cluster) everything() map[string]bool {
 	}
 	lists = discovery.FilteredBy(discovery.SupportsAllVerbs{Verbs: []string{"list", "create"}}, lists)
 	cfg := c.Admin()
+	cfg.WarningHandlerWithContext = rest.NoWarnings{} // it lists what is deprecated, too
 	all, err := metadata.NewForConfig(cfg)
 	if err != nil {
 		c.Fatal(err)
@@ -181,6 +186,21 @@ var nodeNumber int
 // node is a fresh node whose kubelet has just reported, after an hour of doing so.
 func (c *cluster) node(labels map[string]string) string {
 	c.Helper()
+	name := c.create(labels)
+	if err := c.report(name); err != nil {
+		c.Fatal(err)
+	}
+	return name
+}
+
+// silentNode is a node whose kubelet never reports.
+func (c *cluster) silentNode() string {
+	c.Helper()
+	return c.create(nil)
+}
+
+func (c *cluster) create(labels map[string]string) string {
+	c.Helper()
 	nodeNumber++
 	name := fmt.Sprintf("n%d", nodeNumber)
 	b := nodes.Named(name)
@@ -193,9 +213,6 @@ func (c *cluster) node(labels map[string]string) string {
 	c.Cleanup(func() {
 		_ = c.admin.CoreV1().Nodes().Delete(context.WithoutCancel(c.ctx), name, metav1.DeleteOptions{})
 	})
-	if err := c.report(name); err != nil {
-		c.Fatal(err)
-	}
 	return name
 }
 

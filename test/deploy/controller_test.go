@@ -4,22 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 )
 
-// Beside the in-tree controller ours needs less, and is granted less: that must
-// still be enough to do what it is there for.
-func TestBesideTheInTreeControllerTheSmallerRoleIsEnough(t *testing.T) {
-	c := newCluster(t)
-	since := time.Now()
-	c.install(values{}, "--values", example(t, "managed"), "--set", "install=policy-alone")
-	controller := c.start("nodewarden-controller")
-	node := c.node(nil)
-	pod := c.pod(node)
+// controllerMode is the mode that a rendered controller runs in.
+func controllerMode(t *testing.T, all objects) string {
+	t.Helper()
+	mode, _ := argument(deployment(t, all, "nodewarden-controller"), "mode")
+	return mode
+}
+
+// takesCare wants the installed controller to do what its mode is for when a
+// detector records a failure and, where it replaces the in-tree one, when a node
+// never reports at all.
+func (c *cluster) takesCare(detector kubernetes.Interface, mode string) {
+	c.Helper()
 	c.eventually("the controller leads", func(ctx context.Context) error {
 		l, err := c.admin.CoordinationV1().Leases(namespace).Get(ctx, "nodewarden-controller", metav1.GetOptions{})
 		if err == nil && (l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "") {
@@ -27,9 +31,11 @@ func TestBesideTheInTreeControllerTheSmallerRoleIsEnough(t *testing.T) {
 		}
 		return err
 	})
-
-	if err := record(c.ctx, c.detector(), node, ownWord, metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
+	node := c.node(externalPool)
+	pod := c.pod(node)
+	defer c.deletePod(pod)
+	if err := record(c.ctx, detector, node, ownWord, metav1.PatchOptions{}); err != nil {
+		c.Fatal(err)
 	}
 	c.eventually("the pod of the node is marked", func(ctx context.Context) error {
 		p, err := c.admin.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
@@ -50,11 +56,35 @@ func TestBesideTheInTreeControllerTheSmallerRoleIsEnough(t *testing.T) {
 		}
 		return err
 	})
-	controller.Stop()
-	c.noneForbidden(since)
+	if mode != "replace" {
+		return
+	}
+	c.eventually("the node is tainted", c.isTainted(node))
+	silent := c.silentNode()
+	c.eventually("a node that never reports is marked", func(ctx context.Context) error {
+		n, err := c.admin.CoreV1().Nodes().Get(ctx, silent, metav1.GetOptions{})
+		if err == nil && !slices.ContainsFunc(n.Status.Conditions, func(condition corev1.NodeCondition) bool {
+			return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionUnknown
+		}) {
+			err = fmt.Errorf("conditions %+v", n.Status.Conditions)
+		}
+		return err
+	})
 }
 
-// pod is a ready pod on a node.
+func (c *cluster) isTainted(node string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		n, err := c.admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+		if err == nil && !slices.ContainsFunc(n.Spec.Taints, func(taint corev1.Taint) bool {
+			return taint.Key == corev1.TaintNodeUnreachable && taint.Effect == corev1.TaintEffectNoExecute
+		}) {
+			err = fmt.Errorf("taints %+v", n.Spec.Taints)
+		}
+		return err
+	}
+}
+
+// pod is a ready pod on a node, until the test ends or it is deleted.
 func (c *cluster) pod(node string) *corev1.Pod {
 	c.Helper()
 	pods := c.admin.CoreV1().Pods(metav1.NamespaceDefault)
@@ -66,14 +96,16 @@ func (c *cluster) pod(node string) *corev1.Pod {
 	if err != nil {
 		c.Fatal(err)
 	}
-	c.Cleanup(func() {
-		now := int64(0)
-		_ = pods.Delete(context.WithoutCancel(c.ctx), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
-	})
+	c.Cleanup(func() { c.deletePod(made) })
 	made.Status.Phase = corev1.PodRunning
 	made.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	if made, err = pods.UpdateStatus(c.ctx, made, metav1.UpdateOptions{}); err != nil {
 		c.Fatal(err)
 	}
 	return made
+}
+
+func (c *cluster) deletePod(pod *corev1.Pod) {
+	now := int64(0)
+	_ = c.admin.CoreV1().Pods(pod.Namespace).Delete(context.WithoutCancel(c.ctx), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 }

@@ -29,6 +29,52 @@ func TestEveryValueSetIsDocumented(t *testing.T) {
 	}
 }
 
+// Every setting that a page names is one: an upgrade with a key that the chart
+// does not know is refused, and prose is not.
+func TestEverySettingThatThePagesNameIsOne(t *testing.T) {
+	text, err := os.ReadFile(chart + "/values.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all map[string]any
+	if err := sigsyaml.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	var sections []string
+	for name, inner := range all {
+		if _, is := inner.(map[string]any); is {
+			sections = append(sections, name)
+		}
+	}
+	named := regexp.MustCompile(`(?:--set |[\x60,])((?:` + strings.Join(sections, "|") + `)(?:\.[a-zA-Z0-9]+)+)`)
+	found := 0
+	for _, name := range []string{"docs/install.md", "docs/upgrade.md", "docs/certificates.md", "docs/runbook.md", "deploy/chart/README.md"} {
+		text, err := os.ReadFile(root + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !settable(all, strings.Split(m[1], ".")) {
+				t.Errorf("%s names %s, which is no value of the chart", name, m[1])
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("only %d settings found", found)
+	}
+}
+
+// settable says whether the chart has that value; what is free-form has all keys.
+func settable(tree any, path []string) bool {
+	branch, ok := tree.(map[string]any)
+	if len(path) == 0 || ok && len(branch) == 0 {
+		return true
+	}
+	inner, has := branch[path[0]]
+	return has && settable(inner, path[1:])
+}
+
 // The commands that break the glass are those that are tested.
 func TestTheDocumentedBreakGlassIsTheTestedOne(t *testing.T) {
 	text := page(t, "install.md")

@@ -104,13 +104,19 @@ func (c *cluster) mount(dir string, v corev1.Volume, mounts []corev1.VolumeMount
 			files[name] = []byte(text)
 		}
 	case v.Secret != nil:
-		held, err := c.admin.CoreV1().Secrets(namespace).Get(c.ctx, v.Secret.SecretName, metav1.GetOptions{})
-		if err != nil {
-			c.Fatal(err)
-		}
-		for _, item := range v.Secret.Items {
-			files[item.Path] = held.Data[item.Key]
-		}
+		// A kubelet waits for a Secret, too.
+		c.eventually("the Secret "+v.Secret.SecretName+" is there", func(ctx context.Context) error {
+			held, err := c.admin.CoreV1().Secrets(namespace).Get(ctx, v.Secret.SecretName, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			for _, item := range v.Secret.Items {
+				if files[item.Path] = held.Data[item.Key]; len(files[item.Path]) == 0 {
+					return fmt.Errorf("it has no %s yet", item.Key)
+				}
+			}
+			return nil
+		})
 	case v.EmptyDir == nil:
 		c.Fatalf("volume %s is of a kind that this test does not know", v.Name)
 	}

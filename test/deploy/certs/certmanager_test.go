@@ -3,14 +3,11 @@ package certs
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,31 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/nodewarden/nodewarden/test/controlplane"
+	"github.com/nodewarden/nodewarden/test/deploy/certs/issuing"
 )
-
-// certManager is the program of the folder of that name, built once, and the
-// folder of cert-manager's resource definitions.
-var certManager = sync.OnceValues(func() (built struct{ program, definitions string }, err error) {
-	in := func(args ...string) (string, error) {
-		cmd := exec.Command("go", args...)
-		cmd.Dir = "certmanager"
-		cmd.Env = append(os.Environ(), "GOWORK=off")
-		out, err := cmd.Output()
-		var failed *exec.ExitError
-		if errors.As(err, &failed) {
-			err = fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, failed.Stderr)
-		}
-		return strings.TrimSpace(string(out)), err
-	}
-	built.program = filepath.Join(shared.Dir(), "bin", "certmanager")
-	if _, err = in("build", "-o", built.program, "."); err != nil {
-		return built, err
-	}
-	dir, err := in("list", "-m", "-f", "{{.Dir}}", "github.com/cert-manager/cert-manager")
-	built.definitions = filepath.Join(dir, "deploy", "crds")
-	return built, err
-})
 
 const namespace = "nodewarden-system"
 
@@ -76,16 +50,10 @@ type certManaged struct {
 func newCertManaged(t *testing.T) *certManaged {
 	t.Helper()
 	s := newScene(t)
-	built, err := certManager()
-	must(t, err)
 	objects, err := dynamic.NewForConfig(shared.Admin())
 	must(t, err)
 	c := &certManaged{s, objects}
-	c.kubectl("apply", "--server-side", "-f", built.definitions)
-	c.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd/certificates.cert-manager.io", "crd/issuers.cert-manager.io")
-	kubeconfig, err := shared.Kubeconfig(shared.Admin())
-	must(t, err)
-	p, err := shared.Run(t.Context(), controlplane.Command{Path: built.program, Args: []string{"--kubeconfig=" + kubeconfig}})
+	p, err := issuing.Start(t.Context(), shared)
 	must(t, err)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -257,11 +225,11 @@ func TestTheChartFitsCertManagersTypes(t *testing.T) {
 	if shared == nil {
 		t.Skip("builds cert-manager's controllers, which -short leaves out")
 	}
-	built, err := certManager()
+	program, err := issuing.Build(shared)
 	must(t, err)
 	good := manifests(t)
 	check := func(text []byte) ([]byte, error) {
-		cmd := exec.CommandContext(t.Context(), built.program, "--check", "-")
+		cmd := exec.CommandContext(t.Context(), program, "--check", "-")
 		cmd.Stdin = io.NopCloser(bytes.NewReader(text))
 		return cmd.CombinedOutput()
 	}
