@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -21,39 +22,115 @@ var update = flag.Bool("update", false, "write the manifests of deploy/kustomize
 const kustomization = root + "/deploy/kustomize"
 
 // overlays are whole installs; each has a value set of the same name.
-var overlays = []string{"default", "audit", "policy-only", "static-control-plane", "ha"}
+func overlays(t *testing.T) []string {
+	t.Helper()
+	return folders(t, "overlays")
+}
+
+func folders(t *testing.T, of string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(kustomization, of))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
 
 func TestKustomizeRendersWhatTheChartRenders(t *testing.T) {
 	if controlplane.Short() {
 		t.Skip("needs helm and kubectl, which -short leaves out")
 	}
-	for _, name := range overlays {
+	for _, name := range overlays(t) {
 		t.Run(name, func(t *testing.T) {
-			got, want := kustomize(t, filepath.Join(kustomization, "overlays", name)), shipped(t, name)
-			delete(got, key("Namespace", "", namespace)) // helm makes it, and the chart cannot
-			for k := range want {
-				if got[k] == nil {
-					t.Errorf("%s is missing", k)
-				}
-			}
-			for k, g := range got {
-				if want[k] == nil {
-					t.Errorf("%s is too much", k)
-				} else if d := differ(g.Object, want[k].Object, k); d != "" {
-					t.Error(d)
-				}
-			}
-			if t.Failed() {
-				t.Log("to write the manifests anew: make generate")
-			}
+			same(t, kustomize(t, filepath.Join(kustomization, "overlays", name)), shipped(t, name))
 		})
 	}
 }
 
-// shipped is what the chart renders, less helm's own marks and tests.
+// Components that are no part of an overlay are put on top of the default one.
+func TestAComponentAddsWhatItsValuesAdd(t *testing.T) {
+	if controlplane.Short() {
+		t.Skip("needs helm and kubectl, which -short leaves out")
+	}
+	for name, v := range map[string]values{
+		"controller-beside":  values{}.at("controller.mode", "beside"),
+		"controller-replace": values{}.at("controller.mode", "replace"),
+		"three-replicas":     values{}.at("webhook.replicas", 3),
+		"control-plane-only": values{}.at("pods.controlPlane", "require"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			same(t, kustomize(t, overlayOf(t, "default", name)), unmarked(render(t, v)))
+		})
+	}
+}
+
+// overlayOf is a folder of an overlay that a reader of docs/install.md would write.
+func overlayOf(t *testing.T, overlay, component string) string {
+	t.Helper()
+	dir := t.TempDir()
+	here, err := filepath.Abs(kustomization)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if here, err = filepath.Rel(dir, here); err != nil { // kustomize takes no absolute paths
+		t.Fatal(err)
+	}
+	text, err := sigsyaml.Marshal(map[string]any{
+		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
+		"resources": []string{filepath.Join(here, "overlays", overlay)}, "components": []string{filepath.Join(here, "components", component)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestEveryOverlayAndComponentIsDocumented(t *testing.T) {
+	text := page(t, "install.md")
+	for _, of := range []string{"overlays", "components"} {
+		for _, name := range folders(t, of) {
+			if !strings.Contains(text, "`"+name+"`") && !strings.Contains(text, "["+name+"](") {
+				t.Errorf("docs/install.md does not name deploy/kustomize/%s/%s", of, name)
+			}
+		}
+	}
+}
+
+func same(t *testing.T, got, want objects) {
+	t.Helper()
+	delete(got, key("Namespace", "", namespace)) // helm makes it, and the chart cannot
+	for k := range want {
+		if got[k] == nil {
+			t.Errorf("%s is missing", k)
+		}
+	}
+	for k, g := range got {
+		if want[k] == nil {
+			t.Errorf("%s is too much", k)
+		} else if d := differ(g.Object, want[k].Object, k); d != "" {
+			t.Error(d)
+		}
+	}
+	if t.Failed() {
+		t.Log("to write the manifests anew: make generate")
+	}
+}
+
+// shipped is what the chart renders for a documented value set, less what only
+// helm has a use for.
 func shipped(t *testing.T, name string) objects {
 	t.Helper()
-	all := render(t, values{}, "--values", example(t, name))
+	return unmarked(render(t, values{}, "--values", example(t, name)))
+}
+
+// unmarked takes helm's own marks and tests away.
+func unmarked(all objects) objects {
 	for k, o := range all {
 		if o.GetAnnotations()["helm.sh/hook"] != "" {
 			delete(all, k)
@@ -130,25 +207,38 @@ func TestWriteManifests(t *testing.T) {
 	write(t, "components/static-webhook/configuration.yaml", of(static, configuration))
 	write(t, "components/webhook/server.yaml", of(plain, func(o *unstructured.Unstructured) bool { return component("webhook")(o) && !configuration(o) }))
 
+	issued := shipped(t, "cert-manager")
+	write(t, "components/webhook-cert-manager/configuration.yaml", of(issued, configuration))
+	write(t, "components/webhook-cert-manager/server.yaml", of(issued, func(o *unstructured.Unstructured) bool { return component("webhook")(o) && !configuration(o) }))
+
 	// Without what three-replicas and control-plane-only add.
-	beside := render(t, values{}.at("controller.mode", "beside"))
-	for _, o := range beside {
-		unmark(o.Object)
+	for name, v := range map[string]values{
+		"beside":   values{}.at("controller.mode", "beside"),
+		"replace":  values{}.at("controller.mode", "replace"),
+		"external": values{}.at("controller.mode", "replace").at("controller.livenessSource", "external"),
+	} {
+		write(t, "components/controller-"+name+"/controller.yaml", of(unmarked(render(t, v)), component("controller")))
 	}
-	write(t, "components/controller-beside/controller.yaml", of(beside, component("controller")))
 
 	for profile, set := range map[string]string{"warn": "default", "audit": "audit", "enforce": "enforce"} {
 		all, folder := shipped(t, set), "components/profile-"+profile
 		write(t, folder+"/policies.yaml", of(all, policies))
-		file := all[key("ConfigMap", namespace, "nodewarden-policy")]
-		write(t, folder+"/policy-file.yaml", objects{"": &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": file.GetName(), "namespace": namespace}, "data": file.Object["data"],
-		}}})
-		write(t, folder+"/restart.yaml", objects{"": &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "nodewarden-webhook", "namespace": namespace},
-			"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": deployment(t, all, "nodewarden-webhook").Spec.Template.Annotations}}},
-		}}})
+		writePolicyFile(t, folder, all)
 	}
+	writePolicyFile(t, "overlays/external", shipped(t, "external"))
+}
+
+// writePolicyFile writes the patches that make a webhook read another policy file.
+func writePolicyFile(t *testing.T, folder string, all objects) {
+	t.Helper()
+	file := all[key("ConfigMap", namespace, "nodewarden-policy")]
+	write(t, folder+"/policy-file.yaml", objects{"": &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": file.GetName(), "namespace": namespace}, "data": file.Object["data"],
+	}}})
+	write(t, folder+"/restart.yaml", objects{"": &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": "nodewarden-webhook", "namespace": namespace},
+		"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": deployment(t, all, "nodewarden-webhook").Spec.Template.Annotations}}},
+	}}})
 }
 
 func write(t *testing.T, name string, all objects) {
