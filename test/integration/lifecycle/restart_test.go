@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -72,10 +71,7 @@ var twoReplicas = []string{"--leader-elect-lease-duration=2s", "--leader-elect-r
 func TestALeaderKilledInTheMiddleOfAnOutageLosesAndRepeatsNothing(t *testing.T) { killLeaders(t, 3) }
 
 func TestSoakALeaderKilledInTheMiddleOfAnOutageLosesAndRepeatsNothing(t *testing.T) {
-	if os.Getenv("NODEWARDEN_SOAK") == "" {
-		t.Skip("50 rounds; set NODEWARDEN_SOAK=1")
-	}
-	killLeaders(t, 50)
+	killLeaders(t, rig.Soak(t, 50))
 }
 
 // killLeaders lets 100 nodes fail in each round, and kills the leader with SIGKILL
