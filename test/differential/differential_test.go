@@ -42,10 +42,8 @@ func TestMain(m *testing.M) {
 func TestBothControllersLeaveTheSameBehind(t *testing.T) { play(t, 1, 1) }
 
 func TestSoakBothControllersLeaveTheSameBehind(t *testing.T) {
-	if os.Getenv("NODEWARDEN_SOAK") == "" {
-		t.Skip("hundreds of histories; set NODEWARDEN_SOAK=1")
-	}
-	play(t, 1000, 15)
+	batches := rig.Soak(t, 15)
+	play(t, rig.Seed(t), batches)
 }
 
 // planes are the in-tree controller's and ours.
@@ -78,9 +76,7 @@ func start(t *testing.T) planes {
 
 func play(t *testing.T, seed uint64, batches int) {
 	p := start(t)
-	anchor := newHistory(0, time.Now())
-	anchor.nodes = anchor.nodes[:1]
-	run(t, p, []*history{anchor}, func() { anchor.do(t, p, anchor.begin()) })
+	anchor := anchored(t, p)
 	for range batches {
 		var all []*history
 		for range together {
@@ -89,6 +85,15 @@ func play(t *testing.T, seed uint64, batches int) {
 		}
 		run(t, p, append(slices.Clone(all), anchor), func() { playAll(t, p, all) })
 	}
+}
+
+// anchored makes the node that is up when nothing else is.
+func anchored(t *testing.T, p planes) *history {
+	t.Helper()
+	h := newHistory(0, time.Now())
+	h.nodes = h.nodes[:1]
+	run(t, p, []*history{h}, func() { h.do(t, p, h.begin(h.nodes)) })
+	return h
 }
 
 // run does something while the histories' live kubelets renew their Leases.
@@ -122,7 +127,7 @@ func run(t *testing.T, p planes, all []*history, do func()) {
 func playAll(t *testing.T, p planes, all []*history) {
 	t.Helper()
 	for _, h := range all {
-		h.do(t, p, h.begin())
+		h.do(t, p, h.begin(h.nodes))
 	}
 	for range acts {
 		next := time.After(actEvery)
@@ -141,11 +146,16 @@ func playAll(t *testing.T, p planes, all []*history) {
 		h.compare(t, p)
 	}
 	for _, h := range all {
-		for _, n := range h.nodes {
-			n.set(false)
-			for _, r := range p {
-				r.Forget(t, n.name)
-			}
+		forget(t, p, h.nodes)
+	}
+}
+
+func forget(t *testing.T, p planes, nodes []*subject) {
+	t.Helper()
+	for _, n := range nodes {
+		n.set(false)
+		for _, r := range p {
+			r.Forget(t, n.name)
 		}
 	}
 }
@@ -179,7 +189,7 @@ func (h *history) compare(t *testing.T, p planes) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if last = differences(theirs, ours); last == "" {
+		if last = h.unforeseen(theirs, ours) + differences(theirs, ours); last == "" {
 			return
 		}
 	}
@@ -244,7 +254,16 @@ func (h *history) outcome(ctx context.Context, r *rig.Rig) (map[string]string, e
 }
 
 func describe(out map[string]string, n *corev1.Node) {
-	out[n.Name+" taints"] = fmt.Sprint(rig.TaintsOf(n))
+	var evicting, others []string
+	for _, taint := range rig.TaintsOf(n) {
+		if taint == "unreachable:NoExecute" || taint == "not-ready:NoExecute" {
+			evicting = append(evicting, taint)
+		} else {
+			others = append(others, taint)
+		}
+	}
+	out[n.Name+" evicting"] = strings.Join(evicting, " ")
+	out[n.Name+" taints"] = strings.Join(others, " ")
 	out[n.Name+" labels"] = fmt.Sprint(n.Labels)
 	for _, c := range n.Status.Conditions {
 		out[n.Name+" "+string(c.Type)] = fmt.Sprintf("%s %s %s, heartbeat at creation %v", c.Status, c.Reason, c.Message, c.LastHeartbeatTime.Equal(&n.CreationTimestamp))

@@ -42,6 +42,9 @@ type history struct {
 	pods   int
 	told   []string
 	act    int
+	// foreseen says which NoExecute taint each node should end with, and
+	// whether every node is down then. Nil where nobody foresees it.
+	foreseen func() (evicting map[string]string, everywhere bool)
 }
 
 // subject is a node as the history knows it.
@@ -93,9 +96,9 @@ func (h *history) stamp() metav1.Time {
 // write is one thing done to a control plane.
 type write func(context.Context, *rig.Rig) error
 
-// begin creates the nodes, each with a pod.
-func (h *history) begin() (out []write) {
-	for _, n := range h.nodes {
+// begin creates nodes, each with a pod.
+func (h *history) begin(nodes []*subject) (out []write) {
+	for _, n := range nodes {
 		out = append(out, h.create(n), h.pod(n))
 	}
 	return out
