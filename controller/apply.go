@@ -141,7 +141,7 @@ func (w writer) dress(ctx context.Context, n *corev1.Node, may func() lifecycle.
 			return n, nil
 		}
 		out := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}}
-		err := w.client.Patch(ctx, out, rawPatch(types.MergePatchType, p))
+		err := w.client.Patch(ctx, out, rawPatch(types.StrategicMergePatchType, p))
 		if err == nil {
 			return w.slim(out), nil
 		}
