@@ -37,7 +37,7 @@ func Check(w Write, p Policy) []Violation {
 	repair := l.repairs()
 	return l.judge(func(r *promise) bool {
 		return r.about == theObject && (!repair || r.name != UnauthorizedDetector || w.Touched.Labels) ||
-			r.about != theObject && has && !repair
+			r.about != theObject && has && !repair && !w.crowded()
 	})
 }
 

@@ -27,6 +27,14 @@ func (c ruleCase) play() (Write, Policy) {
 	return w, p
 }
 
+// crowd fills a list up to n Ready entries.
+func crowd(conditions []Condition, n int) []Condition {
+	for count(conditions, typeReady) < n {
+		conditions = append(conditions, Condition{Type: "Ready", Status: "True"})
+	}
+	return conditions
+}
+
 // Every case starts from a correct first report (or, where it says again, from
 // a rewrite of a recorded node) and changes what its name says. broken is the
 // whole set of rules expected.
@@ -50,6 +58,12 @@ var cases = map[Rule]map[string]ruleCase{
 				w.After = append(w.After, Condition{Type: "Ready", Status: "Unknown"})
 			},
 			broken: []Rule{ReadyDuplicated, StatusNotUnknown, ReasonInherited}},
+		"of very many entries, even untouched, nothing but the number is looked at": {
+			write: func(w *Write) { w.Before = crowd(w.Before, MaxReady+1); w.After = slices.Clone(w.Before) }, broken: []Rule{ReadyDuplicated}},
+		"many entries that nobody touches are nobody's business": {
+			write: func(w *Write) { w.Before = crowd(w.Before, MaxReady); w.After = slices.Clone(w.Before) }},
+		"very many entries may be reduced to any one": {
+			write: func(w *Write) { w.Before = crowd(w.Before, MaxReady+1); w.is().Status = "False" }},
 		"reducing two entries to the first one is a repair": {
 			write: func(w *Write) {
 				w.Before = append(w.Before, Condition{Type: "Ready", Status: "Unknown"})

@@ -125,8 +125,22 @@ func hasType(conditions []Condition, typ string) bool {
 	return slices.ContainsFunc(conditions, func(c Condition) bool { return c.Type == typ })
 }
 
-// changesReady says whether the Ready entries differ in any field.
-func (w Write) changesReady() bool { return !entriesEqual(w.Before, w.After, typeReady) }
+// MaxReady bounds the Ready entries that are looked into. A Node with more,
+// before or after, counts as changed by every write, and then the rules on the
+// entry itself say nothing: ReadyDuplicated says it all. It keeps every
+// enforcer's work short.
+const MaxReady = 64
+
+// changesReady says whether the Ready entries differ in any field, or are too
+// many to tell.
+func (w Write) changesReady() bool {
+	return w.crowded() || !entriesEqual(w.Before, w.After, typeReady)
+}
+
+// crowded says whether there are too many Ready entries to look into.
+func (w Write) crowded() bool {
+	return count(w.Before, typeReady) > MaxReady || count(w.After, typeReady) > MaxReady
+}
 
 // InScope says whether w is a write that the rules of p may have a say in,
 // whoever sent it: it changes Ready, or, where detectors are listed, it changes

@@ -61,17 +61,7 @@ type rule struct {
 	Refuses string `yaml:"refuses"`
 	Broken  part   `yaml:"broken"`
 	Said    part   `yaml:"said"`
-	// Deny is the message of a rule that refuses, Tell that of any other.
-	Deny string `yaml:"deny"`
-	Tell string `yaml:"tell"`
 }
-
-// unfolded leaves variables where the templates expect them. They fold, too:
-// after the values are in.
-var unfolded = policy.Options{Unfolded: true}
-
-// message is the variable that holds a policy's message.
-const message = "message"
 
 // document is files/contract.yaml.
 type document struct {
@@ -83,17 +73,16 @@ type document struct {
 	External     string `yaml:"external"`
 	ChangesReady string `yaml:"changesReady"`
 	Touches      string `yaml:"touches"`
-	// Skewing is true for lifecycle writers whose writes show skew, ToReserved
-	// for the write that does.
-	Skewing    string `yaml:"skewing"`
-	ToReserved string `yaml:"toReserved"`
-	// Message is the message expression of every policy.
-	Message   string     `yaml:"message"`
+	// Skewing is true for the writes that show skew.
+	Skewing string `yaml:"skewing"`
+	// Variables are what rules are stated in.
 	Variables []variable `yaml:"variables"`
 	Rules     []rule     `yaml:"rules"`
-	// Short and Kept say which variables fold.
-	Short int      `yaml:"short"`
-	Kept  []string `yaml:"kept"`
+	// Stamp is the variable with the ladder of the rules that exclude each other.
+	Stamp string `yaml:"stamp"`
+	// Deny is the message of a rule that refuses, Tell that of any other.
+	Deny string `yaml:"deny"`
+	Tell string `yaml:"tell"`
 	// Selects are the four forms of a label requirement.
 	Selects map[string]string `yaml:"selects"`
 }
@@ -132,18 +121,14 @@ func (s shape) key(by []string) string {
 	return key
 }
 
-// policy is the policy of shape s with every rule at action, or with one rule
-// alone.
-func (s shape) policy(action contract.Action, only contract.Rule) contract.Policy {
+// policy is the policy of shape s with every rule at action.
+func (s shape) policy(action contract.Action) contract.Policy {
 	p := contract.Policy{
 		Rules: map[contract.Rule]contract.Action{}, MaxClockSkew: markedSkew,
 		StandIns: []contract.Identity{markedStandIn}, Lifecycle: []contract.Identity{markedLifecycle}, Controller: markedController,
 	}
 	for _, r := range contract.Rules() {
 		p.Rules[r] = action
-		if only != "" && r != only {
-			p.Rules[r] = contract.Off
-		}
 	}
 	if s.hold {
 		p.RecoveryHold = markedHold
@@ -174,8 +159,7 @@ func contractFile() ([]byte, error) {
 }
 
 func newDocument() (*document, error) {
-	folding := policy.HowVariablesFold()
-	d := &document{Short: folding.Short, Kept: folding.Kept}
+	d := &document{}
 	if err := d.readWebhooks(); err != nil {
 		return nil, err
 	}
@@ -183,6 +167,9 @@ func newDocument() (*document, error) {
 		return nil, err
 	}
 	if err := d.readRules(); err != nil {
+		return nil, err
+	}
+	if err := d.readForms(); err != nil {
 		return nil, err
 	}
 	return d, d.readSelectors()
@@ -194,7 +181,7 @@ func is(i contract.Identity) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := c.Webhooks[1].MatchConditions[0].Expression // (is) && !(kubelet)
+	text := c.Webhooks[1].MatchConditions[0].Expression // (is) && !(kubelet) && ...
 	open, end := strings.Index(text, "("), strings.Index(text, ") &&\n!(")
 	if open != 0 || end < 0 {
 		return "", fmt.Errorf("the skew entry's expression has another form: %s", text)
@@ -219,24 +206,24 @@ func (d *document) readWebhooks() error {
 	d.IsIn = strings.NewReplacer(`"marked"`, "@user@", `"grouped"`, "@group@").Replace(grouped)
 
 	for _, s := range []shape{{}, {detectors: true}} {
-		c, err := policy.Webhooks(s.policy(contract.Deny, ""), webhookOptions())
+		c, err := policy.Webhooks(s.policy(contract.Deny), webhookOptions())
 		if err != nil {
 			return err
 		}
-		judged, skew := c.Webhooks[0].MatchConditions, c.Webhooks[1].MatchConditions
+		external, touches, found := strings.Cut(c.Webhooks[0].MatchConditions[0].Expression, " &&\n(")
+		if !found {
+			return fmt.Errorf("the contract entry's expression has another form: %s", external)
+		}
+		touches = strings.TrimSuffix(touches, ")")
 		if s.detectors {
-			d.Touches = judged[1].Expression
+			d.Touches = touches
 			continue
 		}
-		d.ChangesReady = judged[1].Expression
-		d.ToReserved = skew[2].Expression
-		if skew[1].Expression != d.ChangesReady {
-			return fmt.Errorf("the skew entry looks at other writes than the contract's: %s", skew[1].Expression)
-		}
-		if d.External, err = withoutIdentities(judged[0].Expression, " ||\n", "@kubelets-and-controllers@", markedStandIn, markedController, markedLifecycle); err != nil {
+		d.ChangesReady = touches
+		if d.External, err = withoutIdentities(external, " ||\n", "@kubelets-and-controllers@", markedStandIn, markedController, markedLifecycle); err != nil {
 			return err
 		}
-		if d.Skewing, err = skewing(skew[0].Expression); err != nil {
+		if d.Skewing, err = skewing(c.Webhooks[1].MatchConditions[0].Expression); err != nil {
 			return err
 		}
 	}
@@ -294,37 +281,32 @@ func filled(text string) string {
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// readVariables reads what rules are stated in: everything that any policy
-// knows, apart from the rules themselves.
+// readVariables reads what the rules are stated in.
 func (d *document) readVariables() error {
-	own := map[string]bool{"findings": true, message: true}
-	for _, r := range contract.Rules() {
-		own[string(r)], own["said"+string(r)] = true, true
-	}
 	authorized, err := is(markedDetector.Identity)
 	if err != nil {
 		return err
 	}
-	authorized += ` && "marked" in variables.labels && variables.labels["marked"] in ["value"]`
+	authorized += ` && "marked" in labels && labels["marked"] in ["value"]`
 	cases := map[string]map[shape]string{}
 	for _, s := range shapes() {
-		set, err := policy.Policies(s.policy(contract.Deny, ""), unfolded)
+		known, _, err := policy.Parts(s.policy(contract.Deny))
 		if err != nil {
 			return err
 		}
-		for _, v := range widest(set) {
-			if own[v.Name] {
-				continue
+		for _, v := range known {
+			text := filled(v.Expression)
+			if v.Name == "detector" {
+				if !s.detectors {
+					continue // nothing reads it
+				}
+				if text, err = replaceOnce(text, authorized, "@detectors@"); err != nil {
+					return err
+				}
 			}
 			if cases[v.Name] == nil {
 				cases[v.Name] = map[shape]string{}
 				d.Variables = append(d.Variables, variable{Name: v.Name})
-			}
-			text := filled(v.Expression)
-			if v.Name == "authorized" {
-				if text, err = replaceOnce(text, authorized, "@detectors@"); err != nil && s.detectors {
-					return err
-				}
 			}
 			cases[v.Name][s] = text
 		}
@@ -333,17 +315,6 @@ func (d *document) readVariables() error {
 		d.Variables[i].part = newPart(cases[d.Variables[i].Name])
 	}
 	return nil
-}
-
-// widest are the variables of the policy that reads most.
-func widest(set *policy.Set) []admissionv1.Variable {
-	var all []admissionv1.Variable
-	for _, g := range set.Guards {
-		if v := g.Policy.Spec.Variables; len(v) > len(all) {
-			all = v
-		}
-	}
-	return all
 }
 
 // newPart keeps no more cases than differ.
@@ -373,57 +344,71 @@ func partBy(by []string, cases map[shape]string) (part, bool) {
 }
 
 func (d *document) readRules() error {
-	for _, r := range contract.Rules() {
-		out := rule{Name: r, Default: r.Default(), Stamp: r.JudgesTransitionTime(), Refuses: r.Refuses()}
-		broken, said := map[shape]string{}, map[shape]string{}
-		for _, s := range shapes() {
-			for _, action := range []contract.Action{contract.Deny, contract.Warn} {
-				p, err := alone(s, action, r)
-				if err != nil {
-					return err
-				}
-				if p == nil {
-					continue // a rule on detectors without any
-				}
-				if err := d.readMessage(p, r); err != nil {
-					return err
-				}
-				out.Policy = p.Name
-				for _, v := range p.Spec.Variables {
-					switch v.Name {
-					case string(r):
-						broken[s] = filled(v.Expression)
-					case "said" + string(r):
-						said[s] = filled(v.Expression)
-					case message:
-						*map[contract.Action]*string{contract.Deny: &out.Deny, contract.Warn: &out.Tell}[action] = v.Expression
-					}
-				}
-			}
+	broken, said := map[contract.Rule]map[shape]string{}, map[contract.Rule]map[shape]string{}
+	for _, s := range shapes() {
+		_, parts, err := policy.Parts(s.policy(contract.Deny))
+		if err != nil {
+			return err
 		}
-		out.Broken, out.Said = newPart(broken), newPart(said)
-		d.Rules = append(d.Rules, out)
+		for _, p := range parts {
+			if broken[p.Rule] == nil {
+				broken[p.Rule], said[p.Rule] = map[shape]string{}, map[shape]string{}
+			}
+			broken[p.Rule][s], said[p.Rule][s] = filled(p.Broken), filled(p.Said)
+		}
+	}
+	set, err := policy.Policies(shapes()[0].policy(contract.Deny), policy.Options{})
+	if err != nil {
+		return err
+	}
+	for _, g := range set.Guards {
+		r := g.Rule
+		d.Rules = append(d.Rules, rule{
+			Name: r, Policy: g.Policy.Name, Default: r.Default(), Stamp: r.JudgesTransitionTime(), Refuses: r.Refuses(),
+			Broken: newPart(broken[r]), Said: newPart(said[r]),
+		})
 	}
 	return nil
 }
 
-// alone is the policy of r where every other rule is off, or nil.
-func alone(s shape, action contract.Action, r contract.Rule) (*admissionv1.ValidatingAdmissionPolicy, error) {
-	set, err := policy.Policies(s.policy(action, r), unfolded)
-	if err != nil || len(set.Guards) == 0 {
-		return nil, err
+// readForms reads what holds the rules together, off a policy with one rule.
+func (d *document) readForms() error {
+	const lone = contract.TransitionTimeMissing
+	for _, action := range []contract.Action{contract.Deny, contract.Warn} {
+		p := contract.Policy{Rules: map[contract.Rule]contract.Action{}}
+		for _, r := range contract.Rules() {
+			p.Rules[r] = contract.Off
+		}
+		p.Rules[lone] = action
+		set, err := policy.Policies(p, policy.Options{})
+		if err != nil {
+			return err
+		}
+		_, parts, err := policy.Parts(p)
+		if err != nil {
+			return err
+		}
+		variables := map[string]string{}
+		for _, v := range set.Guards[0].Policy.Spec.Variables {
+			variables[v.Name] = v.Expression
+		}
+		if d.Stamp, err = replaceOnce(variables["stamp"], parts[0].Broken+` ? "`+string(lone)+`" :`+"\n", "@ladder@"); err != nil {
+			return err
+		}
+		finding := `variables.stamp == "` + string(lone) + `" ? ["` + string(lone) + `", ` + parts[0].Said + `] : []`
+		form, err := replaceOnce(variables["message"], finding, "@findings@")
+		if err != nil {
+			return err
+		}
+		if action == contract.Warn {
+			d.Tell = form
+			continue
+		}
+		if d.Deny, err = replaceOnce(form, string(lone), "@rule@"); err != nil {
+			return err
+		}
 	}
-	return set.Guards[0].Policy, nil
-}
-
-// readMessage reads the message expression, which all policies share.
-func (d *document) readMessage(p *admissionv1.ValidatingAdmissionPolicy, r contract.Rule) error {
-	text, err := replaceOnce(p.Spec.Validations[0].MessageExpression, "variables."+string(r), "@broken@")
-	if err == nil && d.Message != "" && d.Message != text {
-		err = fmt.Errorf("%s has a message expression of its own: %s", r, text)
-	}
-	d.Message = text
-	return err
+	return nil
 }
 
 // readSelectors reads how each operator of a label requirement is said.
@@ -447,21 +432,21 @@ func (d *document) readSelectors() error {
 
 // authorizing is what s adds to the name of a detector.
 func authorizing(s labels.Selector) (string, error) {
-	p := shape{detectors: true}.policy(contract.Deny, contract.UnauthorizedDetector)
+	p := shape{detectors: true}.policy(contract.Deny)
 	p.Detectors[0].Nodes = s
-	set, err := policy.Policies(p, unfolded)
+	known, _, err := policy.Parts(p)
 	if err != nil {
 		return "", err
 	}
-	all := set.Guards[0].Policy.Spec.Variables
-	i := slices.IndexFunc(all, func(v admissionv1.Variable) bool { return v.Name == "authorized" })
+	i := slices.IndexFunc(known, func(v admissionv1.Variable) bool { return v.Name == "detector" })
 	named, err := is(markedDetector.Identity)
 	if err != nil {
 		return "", err
 	}
-	text, found := strings.CutPrefix(all[i].Expression, named+" && ")
-	if !found {
-		return "", fmt.Errorf("the selector of a detector has another form: %s", text)
+	_, text, found := strings.Cut(known[i].Expression, named+" && ")
+	text, whole := strings.CutSuffix(text, "\n})[0]")
+	if !found || !whole {
+		return "", fmt.Errorf("the selector of a detector has another form: %s", known[i].Expression)
 	}
 	return text, nil
 }

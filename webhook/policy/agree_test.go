@@ -2,7 +2,9 @@ package policy
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -17,24 +19,44 @@ func TestPolicyAndContractAgreeOnEveryWrite(t *testing.T) {
 	t.Parallel()
 	switch {
 	case underRace:
-		agree(t, 1, 6, 500)
+		agree(t, seed(t, 1), 6, 500)
 	case testing.Short():
-		agree(t, 1, 10, 500)
+		agree(t, seed(t, 1), 10, 500)
 	default:
-		agree(t, 1, 40, 2_500)
+		agree(t, seed(t, 1), 40, 2_500)
 	}
 }
 
-// Ten million writes take most of an hour.
+// Ten million writes, in half a million a part: an hour or two of both cores.
 func TestSoakPolicyAndContractAgree(t *testing.T) {
 	if os.Getenv("NODEWARDEN_SOAK") == "" {
 		t.Skip("part of make soak")
 	}
-	agree(t, 7, 1_000, 10_000)
+	for part := range uint64(20) {
+		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
+			t.Parallel()
+			agree(t, seed(t, 7)+part, 50, 10_000)
+		})
+	}
+}
+
+// seed is NODEWARDEN_SEED, or that of every run.
+func seed(t *testing.T, usual uint64) uint64 {
+	t.Helper()
+	text := os.Getenv("NODEWARDEN_SEED")
+	if text == "" {
+		return usual
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("NODEWARDEN_SEED: %v", err)
+	}
+	return n
 }
 
 func agree(t *testing.T, seed uint64, policies, requests int) {
 	t.Helper()
+	t.Logf("seed %d", seed)
 	seen := map[string]bool{}
 	g := writes.From(seed)
 	for range policies {

@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	celtypes "github.com/google/cel-go/common/types"
@@ -105,4 +106,14 @@ func (b *bulk) judge(r request) (verdict, error) {
 		}
 	}
 	return v, nil
+}
+
+// substituted puts other expressions where variables are read.
+func substituted(expression string, renamed map[string]string) string {
+	return reference.ReplaceAllStringFunc(expression, func(read string) string {
+		if other, ok := renamed[strings.TrimPrefix(read, "variables.")]; ok {
+			return other
+		}
+		return read
+	})
 }

@@ -12,7 +12,7 @@ import (
 const (
 	username = `request.userInfo.?username.orValue("")`
 	groups   = `request.userInfo.?groups.orValue([])`
-	nodeName = `dyn(object).metadata.?name.orValue("")`
+	nodeName = `dyn(object).metadata.?name.orValue("/")` // without one it is nobody's
 
 	conditionsBefore = `(oldObject == null ? [] : dyn(oldObject).?status.?conditions.orValue([]))`
 	conditionsAfter  = `dyn(object).?status.?conditions.orValue([])`
@@ -40,19 +40,19 @@ func instant(c, field string) string {
 	return `(` + c + `.?` + field + `.orValue(null) == null || ` + f + ` == "0001-01-01T00:00:00Z" ? "" : string(` + f + `))`
 }
 
-// plausible says whether text t is an instant that can be reckoned with. Such
-// texts are all 20 characters long and sort by time.
-func plausible(t string) string {
-	return `(size(` + t + `) == 20 && ` + t + ` >= "2000" && ` + t + ` < "2201")`
+// at is the instant t in seconds, or 0 where it cannot be reckoned with. The
+// texts of those that can are all 20 characters long and sort by time.
+func at(t string) string {
+	return `(size(` + t + `) == 20 && ` + t + ` >= "2000" && ` + t + ` < "2201" ? int(timestamp(` + t + `)) : 0)`
 }
 
-// seconds is a plausible instant as a number.
-func seconds(t string) string { return `int(timestamp(` + t + `))` }
+// instantOf is a number of seconds as an instant.
+func instantOf(at string) string { return `string(timestamp(` + at + `))` }
 
 // between is the seconds from one instant to another, or 0 where either
 // cannot be reckoned with.
 func between(from, to string) string {
-	return `(` + plausible(from) + ` && ` + plausible(to) + ` ? ` + seconds(to) + ` - ` + seconds(from) + ` : 0)`
+	return `(` + from + ` > 0 && ` + to + ` > 0 ? ` + to + ` - ` + from + ` : 0)`
 }
 
 // atLeast is the number of whole seconds that reach d, atMost the number that
@@ -71,9 +71,8 @@ const maxQuoted = 64
 // drops a warning that holds one.
 func shown(text string) string {
 	n := strconv.Itoa(maxQuoted)
-	cut := `(size(` + text + `) <= ` + n + ` ? ` + text + ` : ` + text + `.substring(0, ` + n + `))`
-	return `(` + cut + `.matches(r"[\x00-\x06\x0e-\x1f\x7f-\x{9f}]") ? "(text with control characters)" :
-  strings.quote(` + cut + `) + (size(` + text + `) > ` + n + ` ? "..." : ""))`
+	return `[size(` + text + `) <= ` + n + ` ? ` + text + ` : ` + text + `.substring(0, ` + n + `)].map(s, s.matches(r"[\x00-\x06\x0e-\x1f\x7f-\x{9f}]") ? "(text with control characters)" :
+  strings.quote(s) + (size(` + text + `) > ` + n + ` ? "..." : ""))[0]`
 }
 
 // stamp is an instant as a message shows it.

@@ -36,6 +36,31 @@ type Guard struct {
 	Bindings []*admissionv1.ValidatingAdmissionPolicyBinding
 }
 
+// Part is what the policies say about one rule.
+type Part struct {
+	Rule contract.Rule
+	// Broken is true where a write breaks the rule. Those that judge a new
+	// lastTransitionTime exclude each other: a ladder of them, in table order, is
+	// the variable stamp.
+	Broken string
+	// Said is the sentence about it.
+	Said string
+}
+
+// Parts are what the policies of p are put together from, for whoever puts them
+// together elsewhere: the variables that the rules are stated in, and the rules.
+func Parts(p contract.Policy) ([]admissionv1.Variable, []Part, error) {
+	known, err := facts(&p)
+	if err != nil {
+		return nil, nil, err
+	}
+	var parts []Part
+	for _, c := range clauses(&p) {
+		parts = append(parts, Part{c.rule, c.broken, c.said})
+	}
+	return known, parts, nil
+}
+
 // Options say for which API server the policies are rendered.
 type Options struct {
 	// Server is the oldest API server that is to enforce them.
@@ -43,8 +68,6 @@ type Options struct {
 	// Static renders them for files that the API server loads itself
 	// (KEP-5793), which may not be changed through the API.
 	Static bool
-	// Unfolded leaves every variable a variable; see HowVariablesFold.
-	Unfolded bool
 }
 
 // Policies renders p. The policies share their match condition and their
@@ -58,20 +81,17 @@ func Policies(p contract.Policy, o Options) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := renderer{p: &p, clauses: clauses(&p), known: append(known, advice(&p)...), static: o.Static, unfolded: o.Unfolded}
-	for _, c := range r.clauses {
-		r.known = append(r.known, variable(string(c.rule), c.broken), variable("said"+string(c.rule), c.said))
-	}
-	r.known = append(r.known, variable("findings", r.findings()))
+	on := clauses(&p)
+	r := renderer{p: &p, on: on, known: append(known, variable("stamp", stampVerdict(on))), static: o.Static}
 
 	set := &Set{}
 	for _, rule := range contract.Rules() {
-		i := slices.IndexFunc(r.clauses, func(c clause) bool { return c.rule == rule })
+		i := slices.IndexFunc(on, func(c clause) bool { return c.rule == rule })
 		if i < 0 {
 			set.Off = append(set.Off, rule)
 			continue
 		}
-		set.Guards = append(set.Guards, Guard{rule, r.policy(rule), r.bindings(rule)})
+		set.Guards = append(set.Guards, Guard{rule, r.policy(on[i]), r.bindings(rule)})
 	}
 	return set, nil
 }
@@ -87,11 +107,12 @@ func (o Options) validate() error {
 }
 
 type renderer struct {
-	p       *contract.Policy
-	clauses []clause
+	p *contract.Policy
+	// on are the rules that are not off, in table order.
+	on []clause
 	// known are all variables, each after those it reads.
-	known            []admissionv1.Variable
-	static, unfolded bool
+	known  []admissionv1.Variable
+	static bool
 }
 
 // name is the name of the policy and of its binding; of the binding for CREATE, with part.
@@ -103,40 +124,54 @@ func (r *renderer) name(rule contract.Rule, part string) string {
 	return name
 }
 
-func (r *renderer) policy(rule contract.Rule) *admissionv1.ValidatingAdmissionPolicy {
+func (r *renderer) policy(c clause) *admissionv1.ValidatingAdmissionPolicy {
 	fail, invalid := admissionv1.Fail, metav1.StatusReasonInvalid
-	message := `"[` + string(rule) + `] " + ` + said(rule)
-	if r.p.Action(rule) == contract.Deny {
-		message = `request.operation == "CREATE" ? ` + message + ` : ` + refusal
-	}
 	check := admissionv1.Validation{
-		Expression:        "!" + isBroken(rule),
-		Message:           "[" + string(rule) + "] " + rule.Refuses(),
-		MessageExpression: isBroken(rule) + ` ? ` + bounded("variables.message") + ` : ""`,
+		Expression:        not(c.isBroken()),
+		Message:           "[" + string(c.rule) + "] " + c.rule.Refuses(),
+		MessageExpression: c.isBroken() + ` ? variables.message : ""`,
 		Reason:            &invalid,
 	}
-	note := admissionv1.AuditAnnotation{Key: "broken", ValueExpression: isBroken(rule) + ` ? "` + string(rule) + `" : ""`}
+	note := admissionv1.AuditAnnotation{Key: "broken", ValueExpression: c.isBroken() + ` ? "` + string(c.rule) + `" : ""`}
 
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
-		ObjectMeta: metav1.ObjectMeta{Name: r.name(rule, ""), Labels: ours()},
+		ObjectMeta: metav1.ObjectMeta{Name: r.name(c.rule, ""), Labels: ours()},
 	}
 	policy.Spec = admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy:    &fail,
 		MatchConstraints: resources(createNode, updateStatus),
-		MatchConditions:  r.matchConditions(rule),
-		Variables:        r.variables(message, check.Expression, check.MessageExpression),
+		MatchConditions:  r.matchConditions(c.rule),
+		Variables:        read(append(slices.Clone(r.known), variable("message", r.message(c.rule))), check.MessageExpression),
 		Validations:      []admissionv1.Validation{check},
 		AuditAnnotations: []admissionv1.AuditAnnotation{note},
 	}
 	return policy
 }
 
+// read are those of the known variables that an expression reads, directly or
+// not, in order.
+func read(known []admissionv1.Variable, expression string) []admissionv1.Variable {
+	needed := map[string]bool{}
+	need := func(expression string) {
+		for _, name := range references(expression) {
+			needed[name] = true
+		}
+	}
+	need(expression)
+	for _, v := range slices.Backward(known) {
+		if needed[v.Name] {
+			need(v.Expression)
+		}
+	}
+	return slices.DeleteFunc(known, func(v admissionv1.Variable) bool { return !needed[v.Name] })
+}
+
 // matchConditions is a single one, though it says two things: the API server
 // evaluates all of several, and a kubelet's write should cost but the first.
 func (r *renderer) matchConditions(rule contract.Rule) []admissionv1.MatchCondition {
 	s := scope{r.p}
-	touched := s.changesReady()
+	touched := changesReady
 	if rule == contract.UnauthorizedDetector {
 		touched = s.touched()
 	}
@@ -173,25 +208,26 @@ func (r *renderer) bindings(rule contract.Rule) []*admissionv1.ValidatingAdmissi
 	}
 }
 
-// findings are the broken rules that deny, each with its sentence.
-func (r *renderer) findings() string {
-	var all []string
-	for _, c := range r.clauses {
-		if r.p.Action(c.rule) == contract.Deny {
-			all = append(all, isBroken(c.rule)+` ? ["`+string(c.rule)+`", `+said(c.rule)+`] : []`)
+// message is what the policy of a rule says: a bracket with the broken rules,
+// then a sentence a rule. Each policy that denies names all that do, for an API
+// server shows one refusal alone; where it only warns, of a creation, it speaks
+// for itself. An API server would replace a message of more than 5 KiB by the
+// static one; a character has at most four bytes.
+func (r *renderer) message(rule contract.Rule) string {
+	denies := r.p.Action(rule) == contract.Deny
+	var findings []string
+	for _, c := range r.on {
+		if c.rule == rule || denies && r.p.Action(c.rule) == contract.Deny {
+			findings = append(findings, c.isBroken()+` ? ["`+string(c.rule)+`", `+c.said+`] : []`)
 		}
 	}
-	return "[\n  " + strings.Join(all, ",\n  ") + `].filter(f, size(f) > 0)`
-}
-
-// refusal is the message that every policy that denies gives: the bracket
-// with each broken rule that denies, then a sentence a rule.
-const refusal = `"[" + variables.findings.map(f, f[0]).join(",") + "] " + variables.findings.map(f, f[1]).join("; ")`
-
-// bounded cuts a message to what an API server shows: one of more than 5 KiB
-// would give way to the static one. A character has at most four bytes.
-func bounded(message string) string {
-	return `(size(bytes(` + message + `)) <= 5000 ? ` + message + ` : ` + message + `.substring(0, 1200) + "...")`
+	own := `size(f) > 0`
+	if denies {
+		own += ` && (request.operation != "CREATE" || f[0] == "` + string(rule) + `")`
+	}
+	return "[[\n  " + strings.Join(findings, ",\n  ") + `
+].filter(f, ` + own + `)].map(all, "[" + all.map(f, f[0]).join(",") + "] " + all.map(f, f[1]).join("; ")
+).map(m, size(bytes(m)) <= 5000 ? m : m.substring(0, 1200) + "...")[0]`
 }
 
 // kebab turns ReadyMissing into ready-missing.

@@ -1,6 +1,10 @@
 package policy
 
-import "github.com/nodewarden/nodewarden/contract"
+import (
+	"strconv"
+
+	"github.com/nodewarden/nodewarden/contract"
+)
 
 // scope renders which writes of which writers the contract judges. It must say
 // what contract.Policy's Class, InScope and Skew say.
@@ -27,7 +31,7 @@ func anyIs(ids []contract.Identity) []string {
 
 // kubelet is true for the node's own kubelet and for stand-ins.
 func (s scope) kubelet() string {
-	own := nodeName + ` != "" && ` + username + ` == "system:node:" + ` + nodeName + ` && "system:nodes" in ` + groups
+	own := username + ` == "system:node:" + ` + nodeName + ` && "system:nodes" in ` + groups
 	return anyOf(append([]string{own}, anyIs(s.p.StandIns)...)...)
 }
 
@@ -52,11 +56,19 @@ func (s scope) skewing() string {
 }
 
 // changesReady is true where the Ready entries before and after differ in any
-// field. For most writers it is the only expression that is ever evaluated.
-func (s scope) changesReady() string {
-	entries := `.filter(c, c.type == "Ready").map(c, ` + entry("c") + `)`
-	return conditionsBefore + entries + "\n!=\n" + conditionsAfter + entries
-}
+// field, or are too many to tell. For most writers it is the only expression
+// that is ever evaluated.
+var changesReady = func() string {
+	const ready = `.filter(c, c.type == "Ready")`
+	fields := `.map(c, ` + entry("c") + `)`
+	return `[` + conditionsBefore + ready + `].exists(was, [` + conditionsAfter + ready + `].exists(is,
+size(was) > ` + maxReady + ` || size(is) > ` + maxReady + ` ||
+was` + fields + `
+!=
+is` + fields + `))`
+}()
+
+var maxReady = strconv.Itoa(contract.MaxReady)
 
 // entry is condition c as a list of texts, so that equal means equal in every field.
 func entry(c string) string {
@@ -68,15 +80,13 @@ func entry(c string) string {
 
 // changesLabels is true where a status write changes the labels that decide
 // which detector may write.
-func changesLabels() string {
-	return `request.operation == "UPDATE" && oldObject != null && ` +
-		`dyn(oldObject).metadata.?labels.orValue({}) != dyn(object).metadata.?labels.orValue({})`
-}
+const changesLabels = `request.operation == "UPDATE" && oldObject != null && ` +
+	`dyn(oldObject).metadata.?labels.orValue({}) != dyn(object).metadata.?labels.orValue({})`
 
 // touched is true for the writes that the rules may have a say in, whoever sent them.
 func (s scope) touched() string {
 	if s.p.NeedsLabels() {
-		return anyOf("("+s.changesReady()+")", changesLabels())
+		return anyOf("("+changesReady+")", changesLabels)
 	}
-	return s.changesReady()
+	return changesReady
 }

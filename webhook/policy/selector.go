@@ -14,7 +14,7 @@ import (
 // write on UPDATE, the new ones on CREATE.
 const nodeLabels = `dyn(oldObject == null ? object : oldObject).metadata.?labels.orValue({})`
 
-// listed is true where the writer is a listed detector of this Node.
+// listed is true where the writer is a listed detector of a Node with labels.
 func listed(detectors []contract.Detector) (string, error) {
 	var expressions []string
 	for _, d := range detectors {
@@ -55,8 +55,8 @@ func selects(s labels.Selector) (string, error) {
 }
 
 func meets(r labels.Requirement) (string, error) {
-	has := quoted(r.Key()) + ` in variables.labels`
-	value := `variables.labels[` + quoted(r.Key()) + `]`
+	has := quoted(r.Key()) + ` in labels`
+	value := `labels[` + quoted(r.Key()) + `]`
 	switch r.Operator() {
 	case selection.Exists:
 		return has, nil

@@ -46,7 +46,7 @@ func TestNoRequestEndsInAnEvaluationError(t *testing.T) {
 		if underRace {
 			many = 50
 		} else if kind == "with every rule on" && os.Getenv("NODEWARDEN_SOAK") == "" {
-			many = 400 // 3,000 take a minute of CPU here
+			many = 400 // 3,000 take half a minute of CPU here
 		}
 		for name, r := range hostile(many) {
 			r.User = writes.Account("liveness", "detector-7")

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -10,42 +9,11 @@ import (
 	"github.com/nodewarden/nodewarden/contract"
 )
 
-// ready are the fields of Ready that a managedFields entry m owns.
-const ready = `m.?fieldsV1[?"f:status"][?"f:conditions"][?'k:{"type":"Ready"}']`
-
-// spokenBy are the times of the status entries in an object's managedFields
-// that own any field of Ready, or the one field named.
-func spokenBy(object, field string) string {
-	owned := `type(` + ready + `.orValue(null)) == map`
-	if field != "" {
-		owned += ` && ` + ready + `[?"` + field + `"].hasValue()`
-	}
-	return `(` + object + ` == null ? [] : dyn(` + object + `).metadata.?managedFields.orValue([])).filter(m, m.?subresource.orValue("") == "status" &&
-  m.?time.orValue(null) != null && ` + owned + `).map(m, string(m.time))`
-}
-
-// newest is the latest of several instants, or empty where it cannot be
-// reckoned with.
-func newest(times string) string {
-	late := `(size(t) == 20 ? t >= "2201" : !t.startsWith("-"))`
-	return times + `.exists(t, ` + late + `) ? "" : ([""] + ` + times + `.filter(t, ` + plausible("t") + `)).max()`
-}
-
-// fields is the entry c of Ready as a map of texts; of an empty c, all empty.
-func fields(c string) string {
-	return `{"status": string(` + c + `.?status.orValue("")), "reason": string(` + c + `.?reason.orValue("")), "message": string(` + c + `.?message.orValue("")),
-  "heartbeat": ` + instant(c, "lastHeartbeatTime") + `,
-  "transition": ` + instant(c, "lastTransitionTime") + `}`
-}
-
-func first(entries string) string {
-	return `[size(` + entries + `) == 0 ? dyn({}) : ` + entries + `[0]].map(c, ` + fields("c") + `)[0]`
-}
-
-// changed is true where a piece of metadata differs.
-func changed(field, empty string) string {
-	return `dyn(oldObject).metadata.?` + field + `.orValue(` + empty + `) != dyn(object).metadata.?` + field + `.orValue(` + empty + `)`
-}
+// An API server prepares every variable of a policy for every request that the
+// policy matches, a kubelet's included, whether or not anything will read it.
+// So there are few variables, each a map of much, and a policy carries none
+// that it does not read. What may be long is a variable of its own, for each
+// has a cost limit of its own.
 
 func variable(name, expression string) admissionv1.Variable {
 	return admissionv1.Variable{Name: name, Expression: expression}
@@ -54,83 +22,145 @@ func variable(name, expression string) admissionv1.Variable {
 // facts are what the rules are stated in. They carry the names of the
 // contract's own terms.
 func facts(p *contract.Policy) ([]admissionv1.Variable, error) {
-	authorized, err := listed(p.Detectors)
+	detector, err := detector(p.Detectors)
 	if err != nil {
 		return nil, err
 	}
-	inScope := "true" // the match condition has seen to it
-	if p.NeedsLabels() {
-		inScope = scope{p}.changesReady()
-	}
-	entries := func(list string) string { return list + `.map(c, ` + entry("c") + `)` }
-	changedPressure := `variables.newPressures.exists(c, c.type == t) && ` +
-		entries(`variables.oldPressures.filter(c, c.type == t)`) + ` != ` + entries(`variables.newPressures.filter(c, c.type == t)`)
-
 	return []admissionv1.Variable{
-		variable("before", conditionsBefore),
-		variable("after", conditionsAfter),
-		variable("oldReady", `variables.before.filter(c, c.type == "Ready")`),
-		variable("newReady", `variables.after.filter(c, c.type == "Ready")`),
-		variable("was", first("variables.oldReady")),
-		variable("is", first("variables.newReady")),
-		variable("inScope", inScope),
-		variable("repairs", `size(variables.oldReady) > 1 && size(variables.newReady) == 1 && variables.is == variables.was`),
-		variable("judged", `variables.inScope && size(variables.newReady) > 0 && !variables.repairs`),
-		variable("changedStatus", `variables.is.status != variables.was.status`),
-		variable("becameUnknown", `variables.is.status == "Unknown" && variables.was.status != "Unknown"`),
-		variable("takesBack", `variables.was.status == "True" && variables.is.status != "True"`),
-		variable("stampPlausible", plausible("variables.is.transition")),
-		variable("afterTypes", `variables.after.map(c, string(c.type))`),
-		variable("lost", fmt.Sprintf(`size(variables.before) * size(variables.after) > %d ? [] :
-  variables.before.filter(c, c.type != "Ready" && !(c.type in variables.afterTypes)).map(c, string(c.type))`, contract.MaxCompared)),
-		variable("oldPressures", `variables.before.filter(c, c.type in `+texts(contract.Pressures())+`)`),
-		variable("newPressures", `variables.after.filter(c, c.type in `+texts(contract.Pressures())+`)`),
-		variable("changedPressures", texts(contract.Pressures())+`.filter(t, `+changedPressure+`)`),
-		variable("touched", `oldObject == null ? [] : [
-  `+changed("labels", "{}")+` ? "metadata.labels" : "",
-  `+changed("annotations", "{}")+` ? "metadata.annotations" : "",
-  `+changed("ownerReferences", "[]")+` ? "metadata.ownerReferences" : "",
-  `+changed("finalizers", "[]")+` ? "metadata.finalizers" : ""].filter(f, f != "")`),
-		variable("labels", nodeLabels),
-		variable("authorized", authorized),
-		variable("changesLabels", changesLabels()),
-
-		variable("spokeTimes", spokenBy("oldObject", "f:lastHeartbeatTime")),
-		variable("spoke", newest("variables.spokeTimes")),
-		variable("nowTimes", spokenBy("object", "")),
-		variable("now", newest("variables.nowTimes")),
-		variable("lastWords", `variables.spoke != "" ? [variables.spoke] : [variables.was.transition, variables.was.heartbeat]`),
-		variable("notLater", `variables.lastWords.filter(t, `+plausible("t")+` && variables.is.transition <= t)`),
-		variable("measured", `variables.spoke != "" && variables.now != ""`),
-		variable("measuredSilence", seconds("variables.now")+` - `+seconds("variables.spoke")),
-		variable("recoveryAge", `variables.measured ?
-  [0, `+between("variables.was.transition", "variables.was.heartbeat")+`].max() + variables.measuredSilence :
-  `+between("variables.was.transition", "variables.is.transition")),
-		variable("silence", `variables.measured ? variables.measuredSilence :
-  `+between("variables.was.heartbeat", "variables.is.transition")),
-		variable("skew", seconds("variables.is.transition")+` - `+seconds("variables.now")),
+		variable("detector", detector),
+		variable("was", readyEntry(conditionsBefore, "")),
+		variable("is", readyEntry(conditionsAfter, `,
+  "repairs": dyn(`+repairs+`),
+  "judged": dyn(`+inScope(p)+`size(all) > 0 && size(all) <= `+maxReady+` && variables.was.entries <= `+maxReady+` && !(`+repairs+`))`)),
+		variable("clock", clock),
+		variable("lost", lost),
+		variable("changedPressures", changedPressures),
+		variable("touched", touched),
+		variable("advice", advice(p)),
 	}, nil
 }
 
-// advice are what only messages need.
-func advice(p *contract.Policy) []admissionv1.Variable {
-	return []admissionv1.Variable{
-		variable("wasStatus", shown("variables.was.status")),
-		variable("isStatus", shown("variables.is.status")),
-		variable("wasReason", shown("variables.was.reason")),
-		variable("isReason", shown("variables.is.reason")),
-		variable("wasHeartbeat", stamp("variables.was.heartbeat")),
-		variable("isHeartbeat", stamp("variables.is.heartbeat")),
-		variable("wasTransition", stamp("variables.was.transition")),
-		variable("isTransition", stamp("variables.is.transition")),
-		variable("keepsStamp", `!variables.changedStatus && `+plausible("variables.was.transition")),
-		variable("floor", floor(p)),
-		variable("earliest", `variables.keepsStamp ? variables.was.transition :
-  string(timestamp(variables.floor + (`+plausible("variables.was.transition")+` && variables.floor == `+seconds("variables.was.transition")+` ? 1 : 0)))`),
-		variable("stampRemedy", `variables.changedStatus ?
-  "look again, then send the time of the transition, " + variables.earliest + " or later" :
-  "the status did not change: keep " + variables.earliest`),
+// repairs is true where a write leaves but the first of several Ready entries.
+const repairs = `size(all) == 1 && variables.was.entries > 1 && e == variables.was.entry`
+
+// detector says what decides who may write this Node.
+func detector(detectors []contract.Detector) (string, error) {
+	listed, err := listed(detectors)
+	if err != nil {
+		return "", err
 	}
+	return `[` + nodeLabels + `].map(labels, {
+  "changesReady": ` + changesReady + `,
+  "changesLabels": ` + changesLabels + `,
+  "listed": ` + listed + `
+})[0]`, nil
+}
+
+// inScope begins a condition that holds only for writes that change Ready.
+// Without detectors a policy sees no others.
+func inScope(p *contract.Policy) string {
+	if !p.NeedsLabels() {
+		return ""
+	}
+	return `variables.detector.changesReady && `
+}
+
+// readyEntry is a map of what matters of the first Ready entry, e, and of how
+// many there are; of none, all texts are empty. An instant is a text, and
+// seconds where it can be reckoned with, else 0.
+func readyEntry(conditions, more string) string {
+	return `[` + conditions + `.filter(c, c.type == "Ready")].map(all,
+  [size(all) == 0 ? dyn({"status": ""}) : all[0]].map(c, ` + entry("c") + `).map(e, {
+  "entries": dyn(size(all)), "entry": dyn(e),
+  "status": dyn(e[0]), "reason": dyn(e[1]), "message": dyn(e[2]), "heartbeat": dyn(e[3]), "transition": dyn(e[4]),
+  "heartbeatAt": dyn(` + at("e[3]") + `),
+  "transitionAt": dyn(` + at("e[4]") + `)` + more + `
+})[0])[0]`
+}
+
+// clock is what the API server's clock said, in seconds, when the kubelet last
+// spoke, and at this write; 0 where that is not known.
+var clock = `{
+  "spoke": ` + newest("oldObject", ` && "f:lastHeartbeatTime" in ready`) + `,
+  "now": ` + newest("object", "") + `
+}`
+
+// newest is the latest time of those status entries in an object's managedFields
+// that own fields of Ready and meet a condition, in seconds; or 0 where it
+// cannot be reckoned with.
+func newest(object, meets string) string {
+	const ready = `m.?fieldsV1[?"f:status"][?"f:conditions"][?'k:{"type":"Ready"}'].orValue(dyn(null))`
+	return `[(` + object + ` == null ? [] : dyn(` + object + `).metadata.?managedFields.orValue([])).filter(m,
+    m.?subresource.orValue("") == "status" && m.?time.orValue(null) != null &&
+    [` + ready + `].exists(ready, type(ready) == map` + meets + `)).map(m, string(m.time))].map(times,
+    times.exists(t, size(t) == 20 ? t >= "2201" : !t.startsWith("-")) ? 0 : ([0] + times.map(t, ` + at("t") + `)).max())[0]`
+}
+
+// lost are the types of the conditions that are gone, Ready aside.
+var lost = `[` + conditionsBefore + `].map(was, [` + conditionsAfter + `].map(is,
+  size(was) * size(is) > ` + strconv.Itoa(contract.MaxCompared) + ` ? [] : [is.map(c, string(c.type))].map(types,
+  was.filter(c, c.type != "Ready" && !(c.type in types)).map(c, string(c.type)))[0])[0])[0]`
+
+// changedPressures are the types of the kubelet's other conditions that differ.
+var changedPressures = func() string {
+	all := func(conditions string) string {
+		return conditions + `.filter(c, c.type == t).map(c, ` + entry("c") + `)`
+	}
+	return texts(contract.Pressures()) + `.filter(t, ` + conditionsAfter + `.exists(c, c.type == t) &&
+` + all(conditionsBefore) + `
+!=
+` + all(conditionsAfter) + `)`
+}()
+
+// touched is the metadata that differs.
+var touched = func() string {
+	changed := func(field, empty string) string {
+		return `dyn(oldObject).metadata.?` + field + `.orValue(` + empty + `) != dyn(object).metadata.?` + field + `.orValue(` + empty + `) ? "metadata.` + field + `" : ""`
+	}
+	return `oldObject == null ? [] : [
+  ` + changed("labels", "{}") + `,
+  ` + changed("annotations", "{}") + `,
+  ` + changed("ownerReferences", "[]") + `,
+  ` + changed("finalizers", "[]") + `].filter(f, f != "")`
+}()
+
+// What the rules on lastTransitionTime are stated in.
+const (
+	changedStatus = `variables.is.status != variables.was.status`
+	becameUnknown = `variables.is.status == "Unknown" && variables.was.status != "Unknown"`
+	takesBack     = `variables.was.status == "True" && variables.is.status != "True"`
+
+	lastWords       = `(variables.clock.spoke > 0 ? [dyn(variables.clock.spoke)] : [variables.was.transitionAt, variables.was.heartbeatAt])`
+	notLater        = lastWords + `.filter(t, t >= variables.is.transitionAt)`
+	measured        = `variables.clock.spoke > 0 && variables.clock.now > 0`
+	measuredSilence = `variables.clock.now - variables.clock.spoke`
+)
+
+// recoveryAge and silence are in seconds.
+var (
+	recoveryAge = `(` + measured + ` ? [dyn(0), ` + between("variables.was.transitionAt", "variables.was.heartbeatAt") + `].max() + ` + measuredSilence + ` :
+  ` + between("variables.was.transitionAt", "variables.is.transitionAt") + `)`
+	silence = `(` + measured + ` ? ` + measuredSilence + ` : ` + between("variables.was.heartbeatAt", "variables.is.transitionAt") + `)`
+)
+
+// advice is what only messages need: the values as a message shows them, and
+// what to send instead of a lastTransitionTime.
+func advice(p *contract.Policy) string {
+	return `{
+  "wasStatus": ` + shown("variables.was.status") + `,
+  "isStatus": ` + shown("variables.is.status") + `,
+  "wasReason": ` + shown("variables.was.reason") + `,
+  "isReason": ` + shown("variables.is.reason") + `,
+  "stamp": ` + stampRemedy(p) + `
+}`
+}
+
+func stampRemedy(p *contract.Policy) string {
+	return changedStatus + ` || variables.was.transitionAt == 0 ?
+  [` + floor(p) + `].map(t, t == variables.was.transitionAt ? t + 1 : t).map(t, ` + changedStatus + ` ?
+  "look again, then send the time of the transition, " + ` + instantOf("t") + ` + " or later" :
+  "the status did not change: keep " + ` + instantOf("t") + `)[0] :
+  "the status did not change: keep " + variables.was.transition`
 }
 
 // floor is the earliest lastTransitionTime that all rules would accept, in
@@ -138,14 +168,14 @@ func advice(p *contract.Policy) []admissionv1.Variable {
 func floor(p *contract.Policy) string {
 	year2000 := strconv.FormatInt(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), 10)
 	e := `([` + year2000 + `] +
-  (variables.becameUnknown ? variables.lastWords.filter(t, ` + plausible("t") + `).map(t, ` + seconds("t") + ` + 1) : [])`
+  (` + becameUnknown + ` ? ` + lastWords + `.map(t, t + 1) : [])`
 	if hold := effective(p, contract.RecoveryHold, p.RecoveryHold); hold > 0 {
 		e += ` +
-  (!variables.measured && variables.takesBack && ` + plausible("variables.was.transition") + ` ? [` + seconds("variables.was.transition") + ` + ` + atLeast(hold) + `] : [])`
+  (!(` + measured + `) && ` + takesBack + ` && variables.was.transitionAt > 0 ? [variables.was.transitionAt + ` + atLeast(hold) + `] : [])`
 	}
 	if persistence := effective(p, contract.SignalTooYoung, p.SignalPersistence); persistence > 0 {
 		e += ` +
-  (!variables.measured && variables.becameUnknown && ` + plausible("variables.was.heartbeat") + ` ? [` + seconds("variables.was.heartbeat") + ` + ` + atLeast(persistence) + `] : [])`
+  (!(` + measured + `) && ` + becameUnknown + ` && variables.was.heartbeatAt > 0 ? [variables.was.heartbeatAt + ` + atLeast(persistence) + `] : [])`
 	}
 	return e + `).max()`
 }

@@ -67,8 +67,7 @@ func Webhooks(p contract.Policy, o WebhookOptions) (*admissionv1.ValidatingWebho
 	}
 	s := scope{&p}
 	judged := o.entry(ContractEntry,
-		admissionv1.MatchCondition{Name: "external-writer", Expression: s.external()},
-		admissionv1.MatchCondition{Name: "touches-ready", Expression: s.touched()})
+		"external-writer-touches-ready", allOf(s.external(), "("+s.touched()+")"))
 	if o.Install == WebhookAlone {
 		fail, patience := admissionv1.Fail, int32(3)
 		judged.FailurePolicy, judged.TimeoutSeconds = &fail, &patience
@@ -80,9 +79,7 @@ func Webhooks(p contract.Policy, o WebhookOptions) (*admissionv1.ValidatingWebho
 	}
 	if len(p.Lifecycle) > 0 && o.filters() {
 		c.Webhooks = append(c.Webhooks, o.entry(SkewEntry,
-			admissionv1.MatchCondition{Name: "lifecycle-writer", Expression: s.skewing()},
-			admissionv1.MatchCondition{Name: "changes-ready", Expression: s.changesReady()},
-			admissionv1.MatchCondition{Name: "to-the-reserved-reason", Expression: reserved}))
+			"lifecycle-writer-changes-ready-to-the-reserved-reason", allOf(s.skewing(), "("+changesReady+")", reserved)))
 	}
 	return c, nil
 }
@@ -95,11 +92,13 @@ const reserved = `(` + conditionsAfter + `.filter(c, c.type == "Ready") + [dyn({
 func (o WebhookOptions) filters() bool { return !o.Server.below(matchConditionsSince) }
 
 // entry fails open after a second; that of the contract is stricter where the
-// webhook stands alone.
-func (o WebhookOptions) entry(name string, conditions ...admissionv1.MatchCondition) admissionv1.ValidatingWebhook {
+// webhook stands alone. It has a single condition: the API server evaluates all
+// of several, and a kubelet's write should cost but the first test.
+func (o WebhookOptions) entry(name, called, condition string) admissionv1.ValidatingWebhook {
 	ignore, none, equivalent, patience := admissionv1.Ignore, admissionv1.SideEffectClassNone, admissionv1.Equivalent, int32(1)
-	if !o.filters() {
-		conditions = nil
+	var conditions []admissionv1.MatchCondition
+	if o.filters() {
+		conditions = []admissionv1.MatchCondition{{Name: called, Expression: condition}}
 	}
 	return admissionv1.ValidatingWebhook{
 		Name:                    name,

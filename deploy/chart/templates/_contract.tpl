@@ -78,7 +78,7 @@ file; test/deploy holds the two equal.
 {{/*
 The contract under these values, as JSON: the expressions of the webhook
 configuration, and what the policies are made of. known are all variables,
-each after those it reads, not yet folded.
+each after those it reads.
 */}}
 {{- define "nodewarden.contract" -}}
 {{- $p := .Values.policy -}}
@@ -115,86 +115,60 @@ each after those it reads, not yet folded.
 {{- range $c.variables -}}
   {{- $known = append $known (dict "name" .name "expression" (include "nodewarden.part" (dict "part" . "set" $set))) -}}
 {{- end -}}
-{{- $earlier := "" -}}{{- $findings := list -}}
+{{- $rules := list -}}{{- $ladder := "" -}}
 {{- range $on -}}
   {{- $broken := include "nodewarden.part" (dict "part" .broken "set" $set) -}}
   {{- if .stamp -}}
-    {{- $broken = printf "%s%s" $broken $earlier -}}
-    {{- $earlier = printf "%s && !variables.%s" $earlier .name -}}
+    {{- $ladder = printf "%s%s ? %q :\n" $ladder $broken .name -}}
+    {{- $broken = printf "variables.stamp == %q" .name -}}
   {{- end -}}
-  {{- $known = append $known (dict "name" .name "expression" $broken) -}}
-  {{- $known = append $known (dict "name" (printf "said%s" .name) "expression" (include "nodewarden.part" (dict "part" .said "set" $set))) -}}
-  {{- if eq .action "deny" -}}{{- $findings = append $findings (printf "variables.%s ? [%q, variables.said%s] : []" .name .name .name) -}}{{- end -}}
+  {{- $said := include "nodewarden.part" (dict "part" .said "set" $set) -}}
+  {{- $rules = append $rules (dict "name" .name "action" .action "policy" .policy "refuses" .refuses "broken" $broken
+        "finding" (printf "%s ? [%q, %s] : []" $broken .name $said)) -}}
 {{- end -}}
-{{- $known = append $known (dict "name" "findings" "expression" (printf "[\n  %s].filter(f, size(f) > 0)" (join ",\n  " $findings))) -}}
-{{- range $v := $known -}}
-  {{- $e := $v.expression -}}
-  {{- range $hole, $value := $holes -}}{{- $e = replace $hole $value $e -}}{{- end -}}
-  {{- $_ := set $v "expression" $e -}}
-{{- end -}}
+{{- $known = append $known (dict "name" "stamp" "expression" (replace "@ladder@" $ladder $c.stamp)) -}}
 
-{{- dict
+{{- $json := dict
   "external" (replace "@kubelets-and-controllers@" (printf "%s%s" $kubelets $others) $c.external)
   "changesReady" $c.changesReady
   "touches" (ternary $c.touches $c.changesReady $set.detectors)
   "skewing" ($c.skewing | replace "@lifecycle@" (join " ||\n" $lifecycle) | replace "@kubelets@" $kubelets
       | replace "@controller@" (include "nodewarden.is" (dict "contract" $c "id" $controller)))
-  "toReserved" $c.toReserved
-  "message" $c.message
-  "short" $c.short
-  "kept" $c.kept
+  "deny" $c.deny
+  "tell" $c.tell
   "known" $known
-  "rules" $on
+  "rules" $rules
   | toJson -}}
+{{- range $hole, $value := $holes -}}{{- $json = replace $hole ($value | toJson | trimPrefix "\"" | trimSuffix "\"") $json -}}{{- end -}}
+{{- $json -}}
+{{- end -}}
+
+{{/* The message of a rule's policy: dict contract, rule. Each policy that denies names all broken rules that do. */}}
+{{- define "nodewarden.message" -}}
+{{- $denies := eq .rule.action "deny" -}}
+{{- $findings := list -}}
+{{- range $r := .contract.rules -}}
+  {{- if or (eq $r.name $.rule.name) (and $denies (eq $r.action "deny")) -}}
+    {{- $findings = append $findings $r.finding -}}
+  {{- end -}}
+{{- end -}}
+{{- ternary .contract.deny .contract.tell $denies | replace "@rule@" .rule.name | replace "@findings@" (join ",\n  " $findings) -}}
 {{- end -}}
 
 {{/*
-The variables that a policy carries, in order, as JSON: dict contract, known,
-expressions (those that read them). An API server prepares every variable for
-every request, so what is short or read once stands where it is read.
+The variables that an expression reads, directly or not, in order, as JSON:
+dict known, expression. An API server prepares every variable for every
+request, so a policy carries no other.
 */}}
-{{- define "nodewarden.needed" -}}
-{{- $of := dict -}}
-{{- range .known -}}{{- $_ := set $of .name (regexFindAll "\\bvariables\\.\\w+" .expression -1) -}}{{- end -}}
-{{- $direct := dict -}}{{- $reads := dict -}}
-{{- range .expressions -}}
-  {{- range regexFindAll "\\bvariables\\.\\w+" . -1 -}}
-    {{- $_ := set $direct (trimPrefix "variables." .) true -}}
-    {{- include "nodewarden.count" (dict "of" $of "name" (trimPrefix "variables." .) "reads" $reads) -}}
+{{- define "nodewarden.read" -}}
+{{- $needed := dict -}}
+{{- range regexFindAll "\\bvariables\\.\\w+" .expression -1 -}}{{- $_ := set $needed . true -}}{{- end -}}
+{{- range reverse .known -}}
+  {{- if hasKey $needed (printf "variables.%s" .name) -}}
+    {{- range regexFindAll "\\bvariables\\.\\w+" .expression -1 -}}{{- $_ := set $needed . true -}}{{- end -}}
   {{- end -}}
 {{- end -}}
-{{- $contract := .contract -}}
-{{- $kept := list -}}{{- $final := dict -}}
-{{- range $v := .known -}}
-  {{- $n := get $reads $v.name | default 0 -}}
-  {{- if gt $n 0 -}}
-    {{- $e := $v.expression -}}
-    {{- range get $of $v.name | uniq -}}
-      {{- $name := trimPrefix "variables." . -}}
-      {{- if hasKey $final $name -}}
-        {{- $stands := get $final $name -}}
-        {{- if not (regexMatch "^[\\w.]+$" $stands) -}}{{- $stands = printf "(%s)" $stands -}}{{- end -}}
-        {{- $e = regexReplaceAllLiteral (printf "\\bvariables\\.%s\\b" $name) $e $stands -}}
-      {{- end -}}
-    {{- end -}}
-    {{- if and (not (hasKey $direct $v.name)) (not (has $v.name $contract.kept)) (or (eq $n 1) (le (len $e) (int $contract.short))) -}}
-      {{- $_ := set $final $v.name $e -}}
-    {{- else -}}
-      {{- $kept = append $kept (dict "name" $v.name "expression" $e) -}}
-    {{- end -}}
-  {{- end -}}
-{{- end -}}
+{{- $kept := list -}}
+{{- range .known -}}{{- if hasKey $needed (printf "variables.%s" .name) -}}{{- $kept = append $kept . -}}{{- end -}}{{- end -}}
 {{- dict "variables" $kept | toJson -}}
-{{- end -}}
-
-{{/* Counts in how many places each variable is read, beginning with name: dict of, name, reads. */}}
-{{- define "nodewarden.count" -}}
-{{- $n := add1 (get .reads .name | default 0) | int -}}
-{{- $_ := set .reads .name $n -}}
-{{- if eq $n 1 -}}
-  {{- $of := .of -}}{{- $reads := .reads -}}
-  {{- range get .of .name -}}
-    {{- include "nodewarden.count" (dict "of" $of "name" (trimPrefix "variables." .) "reads" $reads) -}}
-  {{- end -}}
-{{- end -}}
 {{- end -}}
