@@ -492,7 +492,7 @@ func knob(b *testing.B, env string, otherwise int) int {
 //
 //	NODEWARDEN_BENCH_PODS=150000 go test ./test/bench/controller -run '^$' -bench Idle -benchtime=1x -timeout 60m
 //
-// That takes 15 GB of memory and 15 minutes, most of them to create the pods.
+// That takes 10 GB of memory and 10 minutes, most of them to create the pods.
 // NODEWARDEN_BENCH_NODES makes all of it smaller; memory is then judged only
 // with 30 pods a node or more.
 func BenchmarkIdle(b *testing.B) {
@@ -558,10 +558,10 @@ func load(b *testing.B, r lab, nodes, pods int) {
 
 func ordinaryPod(name, node string) *corev1.Pod {
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}}}
-	container := func(name string) corev1.Container {
+	container := func(name string, port int32) corev1.Container {
 		return corev1.Container{
 			Name: name, Image: "images.example.com/team-3/service-07:v1.7.21", ReadinessProbe: probe, LivenessProbe: probe,
-			Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080}},
+			Ports: []corev1.ContainerPort{{Name: name, ContainerPort: port}},
 			Env: []corev1.EnvVar{
 				{Name: "LOG_LEVEL", Value: "info"}, {Name: "DB_HOST", Value: "db.prod.svc.cluster.local"},
 				{Name: "POD_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
@@ -577,7 +577,7 @@ func ordinaryPod(name, node string) *corev1.Pod {
 			Annotations: map[string]string{"prometheus.io/scrape": "true", "prometheus.io/port": "8080"},
 		},
 		Spec: corev1.PodSpec{
-			NodeName: node, Containers: []corev1.Container{container("app"), container("sidecar")},
+			NodeName: node, Containers: []corev1.Container{container("app", 8080), container("sidecar", 8081)},
 			Volumes: []corev1.Volume{
 				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "service-07"}}}},
 				{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
