@@ -36,9 +36,12 @@ func (f checkFlags) read(in io.Reader, now time.Time) (question, error) {
 	if f.before != "" {
 		return question{}, errors.New("--before without --after: name the Node after the write as well")
 	}
-	text, err := io.ReadAll(io.LimitReader(in, maxInput))
+	text, err := io.ReadAll(io.LimitReader(in, maxInput+1))
 	if err != nil {
 		return question{}, fmt.Errorf("standard input: %w", err)
+	}
+	if len(text) > maxInput {
+		return question{}, fmt.Errorf("standard input is longer than %d MiB: send one AdmissionReview; an API server accepts requests of 3 MiB", maxInput>>20)
 	}
 	if len(strings.TrimSpace(string(text))) == 0 {
 		return question{}, errors.New("nothing to judge: use --before and --after, or send an AdmissionReview on standard input")

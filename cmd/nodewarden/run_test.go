@@ -176,6 +176,7 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		"only the Node before":     {"", []string{"check", "--before", beforeFile}, "--after"},
 		"a file that is not there": {"", []string{"check", "--after", "/nowhere"}, "--after"},
 		"a Pod":                    {"", []string{"check", "--after", pod}, `kind "Pod": want one v1 Node`},
+		"an endless review":        {strings.Repeat(" ", 16<<20+1), []string{"check"}, "longer than 16 MiB"},
 		"an empty review":          {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, []string{"check"}, "with a request"},
 		"an old review":            {`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{}}`, []string{"check"}, "admission.k8s.io/v1 "},
 		"garbage":                  {"{", []string{"check"}, "standard input"},

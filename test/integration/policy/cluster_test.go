@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -181,6 +182,8 @@ func (c *cluster) writeGood(node string) error {
 // refusedBy says why err is not the contract's refusal of the bad write.
 func refusedBy(err error, enforcer string) error {
 	switch {
+	case err == nil:
+		return errors.New("the bad write was admitted")
 	case !apierrors.IsInvalid(err):
 		return fmt.Errorf("not refused by the contract: %w", err)
 	case !strings.Contains(err.Error(), "["+string(contract.ReservedReason)+"]") || !strings.Contains(err.Error(), enforcer):
