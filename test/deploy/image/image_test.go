@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
+	"debug/buildinfo"
 	"debug/elf"
 	"encoding/hex"
 	"encoding/json"
@@ -18,10 +19,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/nodewarden/nodewarden/test/controlplane"
 	"github.com/nodewarden/nodewarden/test/integration/webhook/certs"
 )
 
@@ -29,25 +32,55 @@ const (
 	root    = "../../.."
 	version = "v9.8.7"
 	commit  = "0123456789abcdef"
-	program = "nodewarden-webhook"
+	here    = "linux/" + runtime.GOARCH
 
 	// most is what an image may hold, compressed.
 	most = 40 << 20
 )
 
-// build builds the webhook's image for this machine.
-func build(t *testing.T) string {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("compiles a program, which -short leaves out")
+// programs are what there is an image of.
+var programs = []string{"nodewarden-webhook", "nodewarden-controller", "nodewarden"}
+
+// build builds the images of some programs, or of all, into a folder.
+func build(platforms string, programs ...string) (string, error) {
+	out, err := os.MkdirTemp(scratch, "images-")
+	if err != nil {
+		return "", err
 	}
-	out := t.TempDir()
-	cmd := exec.Command("go", "run", "./deploy/image", "-out", out, "-version", version, "-commit", commit,
-		"-created", "2026-01-02T03:04:05Z", "-platforms", "linux/"+runtime.GOARCH, program)
+	cmd := exec.Command("go", append([]string{"run", "./deploy/image", "-out", out, "-version", version, "-commit", commit,
+		"-created", "2026-01-02T03:04:05Z", "-platforms", platforms}, programs...)...)
 	cmd.Dir = root
 	if text, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, text)
+		return "", fmt.Errorf("build the images: %w\n%s", err, text)
 	}
+	return out, nil
+}
+
+// scratch is where the images lie that tests share.
+var scratch string
+
+func TestMain(m *testing.M) { os.Exit(inScratch(m)) }
+
+func inScratch(m *testing.M) int {
+	var err error
+	if scratch, err = os.MkdirTemp("", "nodewarden-images-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(scratch) }()
+	return m.Run()
+}
+
+var buildAll = sync.OnceValues(func() (string, error) { return build(here) })
+
+// images is the folder with the images of all programs for this machine.
+func images(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("compiles programs, which -short leaves out")
+	}
+	out, err := buildAll()
+	must(t, err)
 	return out
 }
 
@@ -158,31 +191,98 @@ func (i image) unpack(t *testing.T) string {
 	return dir
 }
 
-func TestTheImageHoldsOneStaticProgramAndRunsItAsNobody(t *testing.T) {
-	i := open(t, filepath.Join(build(t), program+".tar"))
-	if i.config.Config.User != "65532:65532" || i.config.Config.Labels["org.opencontainers.image.version"] != version {
-		t.Errorf("configuration %+v", i.config)
+func TestAnImageHoldsOneStaticProgramThatRunsAsNobody(t *testing.T) {
+	for _, program := range programs {
+		t.Run(program, func(t *testing.T) {
+			i := open(t, filepath.Join(images(t), program+".tar"))
+			if i.config.Config.User != "65532:65532" || i.config.Config.Labels["org.opencontainers.image.version"] != version {
+				t.Errorf("configuration %+v", i.config)
+			}
+			if i.size > most {
+				t.Errorf("%d MiB compressed, and %d is the most", i.size>>20, most>>20)
+			}
+			held := files(t, i.layer)
+			for name := range held {
+				if name != program && name != "etc/passwd" && name != "sbom.spdx.json" {
+					t.Errorf("it holds %s as well", name)
+				}
+			}
+			beside, err := os.ReadFile(filepath.Join(images(t), program+"-linux-"+runtime.GOARCH+".spdx.json"))
+			must(t, err)
+			if !bytes.Equal(held["sbom.spdx.json"], beside) {
+				t.Error("the bill of materials in the image is not the one beside it")
+			}
+			dir := i.unpack(t)
+			f, err := elf.Open(filepath.Join(dir, program))
+			must(t, err)
+			if libraries, err := f.ImportedLibraries(); err != nil || len(libraries) > 0 || f.Section(".interp") != nil {
+				t.Errorf("it is not static: %v %v", libraries, err)
+			}
+			ask := "--version"
+			if program == "nodewarden" {
+				ask = "version" // a command, beside its others
+			}
+			out, err := i.command(t, dir, ask).CombinedOutput()
+			if err != nil || !strings.HasPrefix(string(out), program+" "+version) {
+				t.Errorf("%s: %q, %v", ask, out, err)
+			}
+		})
 	}
-	if i.size > most {
-		t.Errorf("%d MiB compressed, and %d is the most", i.size>>20, most>>20)
-	}
-	for name := range files(t, i.layer) {
-		if name != program && name != "etc/passwd" && name != "sbom.spdx.json" {
-			t.Errorf("it holds %s as well", name)
-		}
-	}
-	f, err := elf.Open(filepath.Join(i.unpack(t), program))
-	must(t, err)
-	if libraries, err := f.ImportedLibraries(); err != nil || len(libraries) > 0 || f.Section(".interp") != nil {
-		t.Errorf("it is not static: %v %v", libraries, err)
-	}
+}
 
-	dir := i.unpack(t)
-	out, err := i.command(t, dir, "--version").CombinedOutput()
-	if err != nil || strings.TrimSpace(string(out)) != program+" "+version {
-		t.Errorf("--version: %q, %v", out, err)
+// What a kubelet would start is started, on a real API server, with no file but
+// those of the image and of its volumes, and ends in order when it is told to.
+func TestTheProgramsOfTheImagesDoTheirWork(t *testing.T) {
+	out := images(t)
+	cp := controlplane.ForTest(t, controlplane.Options{})
+	config, err := cp.Kubeconfig(cp.Admin())
+	must(t, err)
+	kubeconfig, err := os.ReadFile(config)
+	must(t, err)
+	node := filepath.Join(t.TempDir(), "node.yaml")
+	must(t, os.WriteFile(node, []byte("apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"), 0o600))
+	_, err = cp.Kubectl(t.Context(), cp.Admin(), "create", "-f", node)
+	must(t, err)
+	for program, play := range map[string]func(*testing.T, image, string){
+		"nodewarden-webhook": func(t *testing.T, i image, dir string) {
+			volume := filepath.Join(dir, "etc/nodewarden")
+			certificate, key := certs.New(t).Issue(t, time.Now().Add(time.Hour)).Write(t, volume)
+			give(t, certificate, key)
+			i.serve(t, dir, "--bind-address="+free(t), "--drain=0s", "--kubeconfig=/etc/nodewarden/kubeconfig",
+				"--tls-cert-file=/etc/nodewarden/tls.crt", "--tls-private-key-file=/etc/nodewarden/tls.key")
+		},
+		"nodewarden-controller": func(t *testing.T, i image, dir string) {
+			i.serve(t, dir, "--mode=replace", "--kubeconfig=/etc/nodewarden/kubeconfig", "--leader-elect-resource-namespace=default")
+		},
+		"nodewarden": func(t *testing.T, i image, dir string) {
+			said, err := i.command(t, dir, "verify", "--expect=silence", "--wait=0s", "--kubeconfig=/etc/nodewarden/kubeconfig").CombinedOutput()
+			if err != nil || !strings.Contains(string(said), "silence, as it should be") {
+				t.Errorf("%v\n%s", err, said)
+			}
+		},
+	} {
+		t.Run(program, func(t *testing.T) {
+			i := open(t, filepath.Join(out, program+".tar"))
+			dir := i.unpack(t)
+			volume := filepath.Join(dir, "etc/nodewarden")
+			must(t, os.MkdirAll(volume, 0o755))
+			file := filepath.Join(volume, "kubeconfig")
+			must(t, os.WriteFile(file, kubeconfig, 0o600))
+			give(t, file)
+			play(t, i, dir)
+		})
 	}
-	i.serve(t, dir)
+}
+
+// give gives files to the user of the images.
+func give(t *testing.T, files ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("giving files away takes root")
+	}
+	for _, file := range files {
+		must(t, os.Chown(file, 65532, 65532))
+	}
 }
 
 // command runs the image's program with its own file system as the only one,
@@ -198,19 +298,11 @@ func (i image) command(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// serve runs the webhook on a certificate in a volume until it is ready, and
-// wants it to end in order.
-func (i image) serve(t *testing.T, dir string) {
+// serve runs a server until it is ready, and wants it to end in order.
+func (i image) serve(t *testing.T, dir string, args ...string) {
 	t.Helper()
-	volume := filepath.Join(dir, "etc/nodewarden/tls")
-	must(t, os.MkdirAll(volume, 0o755))
-	certificate, key := certs.New(t).Issue(t, time.Now().Add(time.Hour)).Write(t, volume)
-	for _, file := range []string{certificate, key} {
-		must(t, os.Chown(file, 65532, 65532))
-	}
 	aside := free(t)
-	cmd := i.command(t, dir, "--bind-address="+free(t), "--metrics-bind-address="+aside, "--drain=0s",
-		"--tls-cert-file=/etc/nodewarden/tls/tls.crt", "--tls-private-key-file=/etc/nodewarden/tls/tls.key")
+	cmd := i.command(t, dir, append(args, "--metrics-bind-address="+aside)...)
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	must(t, cmd.Start())
@@ -253,37 +345,108 @@ func free(t *testing.T) string {
 }
 
 func TestTheSameSourceGivesTheSameBytes(t *testing.T) {
-	first, second := build(t), build(t)
-	for _, name := range []string{program + ".tar", program + "-linux-" + runtime.GOARCH + ".spdx.json"} {
-		a, err := os.ReadFile(filepath.Join(first, name))
+	first := images(t)
+	second, err := build(here)
+	must(t, err)
+	names, err := filepath.Glob(filepath.Join(first, "*"))
+	must(t, err)
+	if len(names) != 2*len(programs) {
+		t.Errorf("an image and a bill of materials each: %q", names)
+	}
+	for _, name := range names {
+		a, err := os.ReadFile(name)
 		must(t, err)
-		b, err := os.ReadFile(filepath.Join(second, name))
+		b, err := os.ReadFile(filepath.Join(second, filepath.Base(name)))
 		must(t, err)
 		if !bytes.Equal(a, b) {
-			t.Errorf("%s: built twice, and not the same", name)
+			t.Errorf("%s: built twice, and not the same", filepath.Base(name))
 		}
 	}
 }
 
-func TestTheBillOfMaterialsNamesEveryModule(t *testing.T) {
-	out := build(t)
-	text, err := os.ReadFile(filepath.Join(out, program+"-linux-"+runtime.GOARCH+".spdx.json"))
+func TestARegistryTakesTheImages(t *testing.T) { roundTrip(t, images(t), here) }
+
+func TestSoakARegistryTakesTheImagesOfBothArchitectures(t *testing.T) {
+	if os.Getenv("NODEWARDEN_SOAK") == "" {
+		t.Skip("compiles everything for another architecture; set NODEWARDEN_SOAK=1")
+	}
+	both, err := build("linux/amd64,linux/arm64")
 	must(t, err)
-	var bill struct {
-		SPDXVersion string `json:"spdxVersion"`
-		Packages    []struct{ Name, VersionInfo string }
-	}
-	must(t, json.Unmarshal(text, &bill))
-	has := map[string]string{}
-	for _, p := range bill.Packages {
-		has[p.Name] = p.VersionInfo
-	}
-	if bill.SPDXVersion != "SPDX-2.3" || has[program] != version || has["go"] != runtime.Version() {
-		t.Errorf("%s: program %q, go %q", bill.SPDXVersion, has[program], has["go"])
-	}
-	for _, needed := range []string{"k8s.io/apimachinery", "k8s.io/client-go", "github.com/prometheus/client_golang"} {
-		if has[needed] == "" {
-			t.Errorf("%s is missing", needed)
+	roundTrip(t, both, "linux/amd64", "linux/arm64")
+}
+
+// roundTrip has another library than ours read the archives, and a registry take
+// them and give them out again, for each platform.
+func roundTrip(t *testing.T, folder string, platforms ...string) {
+	t.Helper()
+	want := map[string]bool{}
+	var archives []string
+	for _, program := range programs {
+		archives = append(archives, filepath.Join(folder, program+".tar"))
+		for _, platform := range platforms {
+			want[program+" "+platform] = true
 		}
+	}
+	tool := filepath.Join(t.TempDir(), "registry")
+	compile := exec.CommandContext(t.Context(), "go", "build", "-o", tool, ".")
+	compile.Dir, compile.Env = "registry", append(os.Environ(), "GOWORK=off")
+	if text, err := compile.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	var complaint bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), tool, archives...)
+	cmd.Stderr = &complaint
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, &complaint)
+	}
+	for line := range bytes.Lines(out) {
+		var image struct {
+			Platform, User string
+			Entrypoint     []string
+		}
+		must(t, json.Unmarshal(line, &image))
+		if len(image.Entrypoint) != 1 || image.User != "65532:65532" {
+			t.Fatalf("%s", line)
+		}
+		got := strings.TrimPrefix(image.Entrypoint[0], "/") + " " + image.Platform
+		if !want[got] {
+			t.Errorf("the registry gives out %s", got)
+		}
+		delete(want, got)
+	}
+	if len(want) > 0 {
+		t.Errorf("the registry does not give out %v", want)
+	}
+}
+
+func TestTheBillOfMaterialsNamesEveryModule(t *testing.T) {
+	for _, program := range programs {
+		t.Run(program, func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(images(t), program+"-linux-"+runtime.GOARCH+".spdx.json"))
+			must(t, err)
+			var bill struct {
+				SPDXVersion string `json:"spdxVersion"`
+				Packages    []struct{ Name, VersionInfo string }
+			}
+			must(t, json.Unmarshal(text, &bill))
+			has := map[string]string{}
+			for _, p := range bill.Packages {
+				has[p.Name] = p.VersionInfo
+			}
+			if bill.SPDXVersion != "SPDX-2.3" || has[program] != version || has["go"] != runtime.Version() {
+				t.Errorf("%s: program %q, go %q", bill.SPDXVersion, has[program], has["go"])
+			}
+			held, err := buildinfo.Read(bytes.NewReader(files(t, open(t, filepath.Join(images(t), program+".tar")).layer)[program]))
+			must(t, err)
+			if len(held.Deps) < 20 {
+				t.Errorf("it is made of %d modules", len(held.Deps))
+			}
+			for _, m := range held.Deps {
+				if has[m.Path] != m.Version {
+					t.Errorf("%s %s is missing", m.Path, m.Version)
+				}
+			}
+		})
 	}
 }
