@@ -72,7 +72,13 @@ func newCluster(t *testing.T) *cluster {
 	if started.err != nil {
 		t.Fatal(started.err)
 	}
-	c := &cluster{T: t, ControlPlane: started.cp, ctx: t.Context(), admin: client(t, started.cp.Admin())}
+	return clusterOn(t, started.cp)
+}
+
+// clusterOn is a control plane that has just started, with what tests need of it.
+func clusterOn(t *testing.T, cp *controlplane.ControlPlane) *cluster {
+	t.Helper()
+	c := &cluster{T: t, ControlPlane: cp, ctx: t.Context(), admin: client(t, cp.Admin())}
 	var err error
 	if c.kubeconfig, err = c.Kubeconfig(c.Admin()); err != nil {
 		t.Fatal(err)

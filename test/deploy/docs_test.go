@@ -89,6 +89,15 @@ func TestTheDocumentedBreakGlassIsTheTestedOne(t *testing.T) {
 	}
 }
 
+func TestTheDocumentedUninstallIsTheTestedOne(t *testing.T) {
+	text := page(t, "upgrade.md")
+	for _, command := range []string{"helm uninstall nodewarden", "kubectl delete validatingwebhookconfiguration nodewarden-contract\n", "kubectl delete -k deploy/kustomize/overlays/default\n"} {
+		if !strings.Contains(text, command) {
+			t.Errorf("docs/upgrade.md lacks: %s", command)
+		}
+	}
+}
+
 func TestTheDocumentedStaticPodIsOneAndItsArgumentsAreFlags(t *testing.T) {
 	block := regexp.MustCompile("(?s)```yaml\n(apiVersion: v1\nkind: Pod.*?)```").FindStringSubmatch(page(t, "install.md"))
 	if block == nil {

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"maps"
 	"os"
@@ -11,10 +12,12 @@ import (
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	sigsyaml "sigs.k8s.io/yaml"
 
 	"github.com/nodewarden/nodewarden/test/controlplane"
+	"github.com/nodewarden/nodewarden/test/controlplane/guard"
 )
 
 var update = flag.Bool("update", false, "write the manifests of deploy/kustomize anew, from the chart")
@@ -89,6 +92,57 @@ func overlayOf(t *testing.T, overlay, component string) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// Installed and uninstalled by kubectl alone, as the pages say. The namespace goes,
+// too, so this has a control plane of its own, with the controllers that empty it.
+func TestWhatKustomizeInstallsGuardsAndGoesWithoutATrace(t *testing.T) {
+	c := clusterOn(t, controlplane.ForTest(t, controlplane.Options{APIServerArgs: []string{"--service-cluster-ip-range=127.65.0.0/16"}}))
+	manager, err := c.StartControllerManager(c.ctx, controlplane.CMOptions{Controllers: []string{"namespace-controller", "garbage-collector-controller"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(manager.Kill)
+	for _, account := range []string{"namespace-controller", "generic-garbage-collector"} {
+		c.eventually(account+" has its account", func(ctx context.Context) error {
+			_, err := c.admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Get(ctx, account, metav1.GetOptions{})
+			return err
+		})
+	}
+	kubectl := func(args ...string) {
+		t.Helper()
+		if out, err := c.Kubectl(c.ctx, c.Admin(), args...); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	program, err := guard.Build(c.ctx, c.ControlPlane, "nodewarden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := c.node(nil)
+	for name, expect := range map[string]string{"default": "warning", "policy-only": "refusal"} {
+		t.Run(name, func(t *testing.T) {
+			c := clusterOn(t, c.ControlPlane)
+			overlay := filepath.Join(kustomization, "overlays", name)
+			before := c.everything()
+			kubectl("apply", "--server-side", "-k", overlay)
+			var server *process
+			if name == "default" {
+				server = c.start("nodewarden-webhook")
+				c.expose(server)
+				c.eventually("the authority is announced", c.announced)
+			}
+			out, err := exec.Command(program, "verify", "--kubeconfig="+c.kubeconfig, "--node="+node, "--expect="+expect, "--wait=30s").CombinedOutput()
+			if err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+			if server != nil {
+				kubectl("delete", "validatingwebhookconfiguration", "nodewarden-contract")
+			}
+			kubectl("delete", "-k", overlay, "--ignore-not-found")
+			c.nothingNew(before)
+		})
+	}
 }
 
 func TestEveryOverlayAndComponentIsDocumented(t *testing.T) {
