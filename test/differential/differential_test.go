@@ -130,7 +130,6 @@ func playAll(t *testing.T, p planes, all []*history) {
 		h.do(t, p, h.begin(h.nodes))
 	}
 	for range acts {
-		next := time.After(actEvery)
 		var g errgroup.Group
 		for _, h := range all {
 			g.Go(func() error { return h.perform(t.Context(), p, h.next()) })
@@ -138,7 +137,7 @@ func playAll(t *testing.T, p planes, all []*history) {
 		if err := g.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		<-next
+		time.Sleep(actEvery)
 	}
 	// What was silent at the end is given up, and then nothing moves any more.
 	time.Sleep(grace + 2*actEvery)

@@ -20,11 +20,15 @@ import (
 )
 
 const (
-	// actEvery is more than two passes, so that the in-tree controller, which
-	// compares from pass to pass, sees every act.
+	// actEvery is from the end of an act to the next: more than two passes, so
+	// that the in-tree controller, which compares from pass to pass, sees each.
 	actEvery = 1200 * time.Millisecond
 	// acts is how long a history is.
 	acts = 8
+	// given is the first act in which a node that never reported has surely been
+	// given up. Before that its pods stay Ready, from then on new ones do not, and
+	// a pod in between is a matter of milliseconds.
+	given = 7
 	// grace is longer than any silence that is meant to be survived.
 	grace = 6 * time.Second
 	// renewEvery is how often a live kubelet renews its Lease.
@@ -150,7 +154,10 @@ func (h *history) next() (out []write) {
 		n.gone, n.dead, n.reports = false, false, true
 		return []write{h.create(n)}
 	}
-	choices := []func(*subject) write{h.cordon, h.strangeTaint, h.untaint, h.pressure, h.relabel, h.exclude, h.pod}
+	choices := []func(*subject) write{h.cordon, h.strangeTaint, h.untaint, h.pressure, h.relabel, h.exclude}
+	if n.reports || h.act >= given {
+		choices = append(choices, h.pod)
+	}
 	if n.reports && !n.dead && n.revive <= h.act {
 		choices = append(choices, h.report, h.report, h.report, h.outside, h.outside, h.die, h.die, h.pause, h.delete)
 	}

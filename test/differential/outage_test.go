@@ -121,9 +121,8 @@ func (o *outage) play(t *testing.T, p planes) {
 	o.do(t, p, o.begin(o.own))
 	time.Sleep(actEvery)
 	for s := range o.steps {
-		next := time.After(s.wait)
 		o.do(t, p, s.writes)
-		<-next
+		time.Sleep(s.wait)
 	}
 	o.compare(t, p)
 	if _, o.everywhere = o.model(); o.everywhere {
