@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,6 +25,7 @@ import (
 	"github.com/nodewarden/nodewarden/test/conformance"
 	"github.com/nodewarden/nodewarden/test/controlplane"
 	run "github.com/nodewarden/nodewarden/test/controlplane/guard"
+	"github.com/nodewarden/nodewarden/test/witness"
 	"github.com/nodewarden/nodewarden/webhook/config"
 	"github.com/nodewarden/nodewarden/webhook/policy"
 )
@@ -120,19 +120,7 @@ func (c *cluster) awaitForce(url string) {
 
 func (c *cluster) eventually(what string, try func(context.Context) error) {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
-	defer cancel()
-	for {
-		err := try(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			c.Fatalf("never seen: %s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	witness.Eventually(c.T, patience, what, try)
 }
 
 func client(t *testing.T, cfg *rest.Config) kubernetes.Interface {
@@ -145,31 +133,11 @@ func client(t *testing.T, cfg *rest.Config) kubernetes.Interface {
 }
 
 // as is a client of an identity, with the warnings it was given.
-func (c *cluster) as(cfg *rest.Config) (kubernetes.Interface, *warnings) {
+func (c *cluster) as(cfg *rest.Config) (kubernetes.Interface, *witness.Warnings) {
 	c.Helper()
-	w := &warnings{}
+	w := &witness.Warnings{}
 	cfg.WarningHandlerWithContext = w
 	return client(c.T, cfg), w
-}
-
-type warnings struct {
-	mu    sync.Mutex
-	texts []string
-}
-
-// HandleWarningHeaderWithContext keeps a warning.
-func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.texts = append(w.texts, text)
-}
-
-func (w *warnings) take() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	texts := w.texts
-	w.texts = nil
-	return texts
 }
 
 // grant lets a user write nodes/status, and nodes where a case needs it.
@@ -323,13 +291,13 @@ func TestEveryRuleThroughTheAPIServer(t *testing.T) {
 }
 
 // play sends the case's write and compares what came of it.
-func (c *cluster) play(k conformance.Case, f flavour, detector kubernetes.Interface, given *warnings) {
+func (c *cluster) play(k conformance.Case, f flavour, detector kubernetes.Interface, given *witness.Warnings) {
 	c.Helper()
 	k, stored := c.stage(k)
 	if k.Silence > 0 {
 		time.Sleep(k.Silence + time.Second) // the API server's clock is the one that counts here
 	}
-	given.take()
+	given.Take()
 	ctx, cancel := context.WithTimeout(c.Context(), patience)
 	defer cancel()
 	err := f.send(ctx, detector, stored, after(stored, k))
@@ -340,7 +308,7 @@ func (c *cluster) play(k conformance.Case, f flavour, detector kubernetes.Interf
 	case !refuses && err != nil:
 		c.Fatalf("want it admitted, got %v", err)
 	}
-	texts := given.take()
+	texts := given.Take()
 	var want []contract.Rule
 	if k.Broken {
 		want = []contract.Rule{k.Rule}

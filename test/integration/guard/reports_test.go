@@ -140,10 +140,10 @@ func TestSingleFieldsOfAReport(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := &cluster{T: t, cp: c.cp, admin: c.admin, hook: c.hook}
 			n := c.reporting()
-			given.take()
+			given.Take()
 			err := c.sends(detector, n, k.write)
 			c.expect(err, k.broken...)
-			warned := slices.DeleteFunc(told(given.take()...), func(r contract.Rule) bool { return r == contract.ClockSkew })
+			warned := slices.DeleteFunc(told(given.Take()...), func(r contract.Rule) bool { return r == contract.ClockSkew })
 			if !slices.Equal(warned, k.warned) {
 				t.Errorf("warned of %v, want %v", warned, k.warned)
 			}

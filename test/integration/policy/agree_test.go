@@ -1,12 +1,10 @@
 package policy
 
 import (
-	"context"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,33 +16,13 @@ import (
 
 	"github.com/nodewarden/nodewarden/contract"
 	"github.com/nodewarden/nodewarden/test/integration/policy/writes"
+	"github.com/nodewarden/nodewarden/test/witness"
 )
 
-// warnings are those an API server sent to one client.
-type warnings struct {
-	mu    sync.Mutex
-	texts []string
-}
-
-// HandleWarningHeaderWithContext keeps a warning.
-func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _ string, text string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.texts = append(w.texts, text)
-}
-
-func (w *warnings) take() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	texts := w.texts
-	w.texts = nil
-	return texts
-}
-
 // warned is a client whose warnings are kept.
-func (c *cluster) warned(as *rest.Config) (*warnings, kubernetes.Interface) {
+func (c *cluster) warned(as *rest.Config) (*witness.Warnings, kubernetes.Interface) {
 	c.Helper()
-	w := &warnings{}
+	w := &witness.Warnings{}
 	as.WarningHandlerWithContext = w
 	client, err := kubernetes.NewForConfig(as)
 	c.must(err)
@@ -121,7 +99,7 @@ var inBrackets = regexp.MustCompile(`denied request: \[(\w+)\]|: \[(\w+)\] `)
 
 // compare creates the Node before the write, lets the API server rehearse the
 // write, and holds its warnings against the contract.
-func compare(c *cluster, client kubernetes.Interface, seen *warnings, p contract.Policy, user contract.User, w writes.Write) error {
+func compare(c *cluster, client kubernetes.Interface, seen *witness.Warnings, p contract.Policy, user contract.User, w writes.Write) error {
 	name := fmt.Sprint("agree-", time.Now().UnixNano())
 	before := w.Before.DeepCopy()
 	before.Name = name
@@ -132,13 +110,13 @@ func compare(c *cluster, client kubernetes.Interface, seen *warnings, p contract
 	defer func() { _ = c.admin.CoreV1().Nodes().Delete(c.ctx(), name, metav1.DeleteOptions{}) }()
 	after := w.After.DeepCopy()
 	after.Name, after.ManagedFields = name, stored.ManagedFields
-	seen.take()
+	seen.Take()
 	rehearsed, err := client.CoreV1().Nodes().UpdateStatus(c.ctx(), after, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
 		return err
 	}
 	var got, want []string
-	for _, text := range seen.take() {
+	for _, text := range seen.Take() {
 		if m := inBrackets.FindStringSubmatch(text); m != nil {
 			got = append(got, m[1]+m[2])
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/nodewarden/nodewarden/contract"
 	"github.com/nodewarden/nodewarden/test/controlplane"
 	"github.com/nodewarden/nodewarden/test/controlplane/guard"
+	"github.com/nodewarden/nodewarden/test/witness"
 	"github.com/nodewarden/nodewarden/webhook/policy"
 )
 
@@ -195,17 +196,7 @@ func refusedBy(err error, enforcer string) error {
 // eventually polls until try succeeds.
 func (c *cluster) eventually(what string, try func() error) {
 	c.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := try()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			c.Fatalf("never seen: %s: %v", what, err)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+	witness.Eventually(c.T, patience, what, func(context.Context) error { return try() })
 }
 
 // inForce waits until a bad write is refused by an enforcer. Policies are loaded

@@ -122,14 +122,14 @@ func TestAPolicyThatDeniesOnlyWarnsWhenANodeIsCreated(t *testing.T) {
 	node := named("restored", condition("Ready", "Unknown", "NodeStatusUnknown"))
 	_, err := client.CoreV1().Nodes().Create(c.ctx(), node, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	c.must(err)
-	texts := w.take()
+	texts := w.Take()
 	if !slices.ContainsFunc(texts, func(s string) bool { return strings.Contains(s, "[ReservedReason] ") }) {
 		t.Errorf("warnings are %q", texts)
 	}
 	own, client := c.warned(c.cp.Kubelet("restored"))
 	_, err = client.CoreV1().Nodes().Create(c.ctx(), node, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 	c.must(err)
-	if texts := own.take(); len(texts) > 0 {
+	if texts := own.Take(); len(texts) > 0 {
 		t.Errorf("a kubelet that registers its node is warned: %q", texts)
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"github.com/nodewarden/nodewarden/test/controlplane/guard"
 	"github.com/nodewarden/nodewarden/test/integration/webhook/certs"
 	"github.com/nodewarden/nodewarden/test/nodes"
+	"github.com/nodewarden/nodewarden/test/witness"
 	"github.com/nodewarden/nodewarden/webhook/policy"
 )
 
@@ -110,19 +111,7 @@ func (c *cluster) grant(name, user string) {
 
 func (c *cluster) eventually(what string, try func(context.Context) error) {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
-	defer cancel()
-	for {
-		err := try(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			c.Fatalf("never seen: %s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	witness.Eventually(c.T, patience, what, try)
 }
 
 var numbered atomic.Int32
