@@ -80,7 +80,9 @@ type document struct {
 	Rules     []rule     `yaml:"rules"`
 	// Stamp is the variable with the ladder of the rules that exclude each other.
 	Stamp string `yaml:"stamp"`
-	// Deny is the message of a rule that refuses, Tell that of any other.
+	// Advice is what messages are made of.
+	Advice part `yaml:"advice"`
+	// Deny is the message expression of a rule that refuses, Tell that of any other.
 	Deny string `yaml:"deny"`
 	Tell string `yaml:"tell"`
 	// Selects are the four forms of a label requirement.
@@ -288,13 +290,14 @@ func (d *document) readVariables() error {
 		return err
 	}
 	authorized += ` && "marked" in labels && labels["marked"] in ["value"]`
-	cases := map[string]map[shape]string{}
+	cases, advice := map[string]map[shape]string{}, map[shape]string{}
 	for _, s := range shapes() {
-		known, _, err := policy.Parts(s.policy(contract.Deny))
+		parts, err := policy.TakenApart(s.policy(contract.Deny))
 		if err != nil {
 			return err
 		}
-		for _, v := range known {
+		advice[s] = filled(parts.Advice)
+		for _, v := range parts.Variables {
 			text := filled(v.Expression)
 			if v.Name == "detector" {
 				if !s.detectors {
@@ -314,6 +317,7 @@ func (d *document) readVariables() error {
 	for i := range d.Variables {
 		d.Variables[i].part = newPart(cases[d.Variables[i].Name])
 	}
+	d.Advice = newPart(advice)
 	return nil
 }
 
@@ -346,11 +350,11 @@ func partBy(by []string, cases map[shape]string) (part, bool) {
 func (d *document) readRules() error {
 	broken, said := map[contract.Rule]map[shape]string{}, map[contract.Rule]map[shape]string{}
 	for _, s := range shapes() {
-		_, parts, err := policy.Parts(s.policy(contract.Deny))
+		parts, err := policy.TakenApart(s.policy(contract.Deny))
 		if err != nil {
 			return err
 		}
-		for _, p := range parts {
+		for _, p := range parts.Rules {
 			if broken[p.Rule] == nil {
 				broken[p.Rule], said[p.Rule] = map[shape]string{}, map[shape]string{}
 			}
@@ -384,7 +388,7 @@ func (d *document) readForms() error {
 		if err != nil {
 			return err
 		}
-		_, parts, err := policy.Parts(p)
+		parts, err := policy.TakenApart(p)
 		if err != nil {
 			return err
 		}
@@ -392,12 +396,18 @@ func (d *document) readForms() error {
 		for _, v := range set.Guards[0].Policy.Spec.Variables {
 			variables[v.Name] = v.Expression
 		}
-		if d.Stamp, err = replaceOnce(variables["stamp"], parts[0].Broken+` ? "`+string(lone)+`" :`+"\n", "@ladder@"); err != nil {
+		if d.Stamp, err = replaceOnce(variables["stamp"], parts.Rules[0].Broken+` ? "`+string(lone)+`" :`+"\n", "@ladder@"); err != nil {
 			return err
 		}
-		finding := `variables.stamp == "` + string(lone) + `" ? ["` + string(lone) + `", ` + parts[0].Said + `] : []`
-		form, err := replaceOnce(variables["message"], finding, "@findings@")
+		finding := `variables.stamp == "` + string(lone) + `" ? ["` + string(lone) + `", ` + parts.Rules[0].Said + `] : []`
+		form, err := replaceOnce(set.Guards[0].Policy.Spec.Validations[0].MessageExpression, finding, "@findings@")
 		if err != nil {
+			return err
+		}
+		if form, err = replaceOnce(form, parts.Advice, "@advice@"); err != nil {
+			return err
+		}
+		if form, err = replaceOnce(form, `variables.stamp == "`+string(lone)+`"`, "@broken@"); err != nil {
 			return err
 		}
 		if action == contract.Warn {
@@ -434,19 +444,19 @@ func (d *document) readSelectors() error {
 func authorizing(s labels.Selector) (string, error) {
 	p := shape{detectors: true}.policy(contract.Deny)
 	p.Detectors[0].Nodes = s
-	known, _, err := policy.Parts(p)
+	parts, err := policy.TakenApart(p)
 	if err != nil {
 		return "", err
 	}
-	i := slices.IndexFunc(known, func(v admissionv1.Variable) bool { return v.Name == "detector" })
+	i := slices.IndexFunc(parts.Variables, func(v admissionv1.Variable) bool { return v.Name == "detector" })
 	named, err := is(markedDetector.Identity)
 	if err != nil {
 		return "", err
 	}
-	_, text, found := strings.Cut(known[i].Expression, named+" && ")
+	_, text, found := strings.Cut(parts.Variables[i].Expression, named+" && ")
 	text, whole := strings.CutSuffix(text, "\n})[0]")
 	if !found || !whole {
-		return "", fmt.Errorf("the selector of a detector has another form: %s", known[i].Expression)
+		return "", fmt.Errorf("the selector of a detector has another form: %s", parts.Variables[i].Expression)
 	}
 	return text, nil
 }

@@ -12,7 +12,7 @@ import (
 const (
 	username = `request.userInfo.?username.orValue("")`
 	groups   = `request.userInfo.?groups.orValue([])`
-	nodeName = `dyn(object).metadata.?name.orValue("/")` // without one it is nobody's
+	nodeName = `request.?name.orValue("/")` // without one it is nobody's
 
 	conditionsBefore = `(oldObject == null ? [] : dyn(oldObject).?status.?conditions.orValue([]))`
 	conditionsAfter  = `dyn(object).?status.?conditions.orValue([])`

@@ -36,6 +36,17 @@ type Guard struct {
 	Bindings []*admissionv1.ValidatingAdmissionPolicyBinding
 }
 
+// Parts are what policies are put together from, for whoever puts them together
+// elsewhere: the Helm chart.
+type Parts struct {
+	// Variables are what the rules are stated in, each after those it reads.
+	Variables []admissionv1.Variable
+	// Advice is what messages are made of.
+	Advice string
+	// Rules are those that are not off, in table order.
+	Rules []Part
+}
+
 // Part is what the policies say about one rule.
 type Part struct {
 	Rule contract.Rule
@@ -47,18 +58,17 @@ type Part struct {
 	Said string
 }
 
-// Parts are what the policies of p are put together from, for whoever puts them
-// together elsewhere: the variables that the rules are stated in, and the rules.
-func Parts(p contract.Policy) ([]admissionv1.Variable, []Part, error) {
+// TakenApart returns the parts of p's policies.
+func TakenApart(p contract.Policy) (*Parts, error) {
 	known, err := facts(&p)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	var parts []Part
+	parts := &Parts{Variables: known, Advice: advice(&p)}
 	for _, c := range clauses(&p) {
-		parts = append(parts, Part{c.rule, c.broken, c.said})
+		parts.Rules = append(parts.Rules, Part{c.rule, c.broken, c.said})
 	}
-	return known, parts, nil
+	return parts, nil
 }
 
 // Options say for which API server the policies are rendered.
@@ -129,7 +139,7 @@ func (r *renderer) policy(c clause) *admissionv1.ValidatingAdmissionPolicy {
 	check := admissionv1.Validation{
 		Expression:        not(c.isBroken()),
 		Message:           "[" + string(c.rule) + "] " + c.rule.Refuses(),
-		MessageExpression: c.isBroken() + ` ? variables.message : ""`,
+		MessageExpression: c.isBroken() + " ?\n" + r.message(c.rule) + ` : ""`,
 		Reason:            &invalid,
 	}
 	note := admissionv1.AuditAnnotation{Key: "broken", ValueExpression: c.isBroken() + ` ? "` + string(c.rule) + `" : ""`}
@@ -142,7 +152,7 @@ func (r *renderer) policy(c clause) *admissionv1.ValidatingAdmissionPolicy {
 		FailurePolicy:    &fail,
 		MatchConstraints: resources(createNode, updateStatus),
 		MatchConditions:  r.matchConditions(c.rule),
-		Variables:        read(append(slices.Clone(r.known), variable("message", r.message(c.rule))), check.MessageExpression),
+		Variables:        read(slices.Clone(r.known), check.MessageExpression),
 		Validations:      []admissionv1.Validation{check},
 		AuditAnnotations: []admissionv1.AuditAnnotation{note},
 	}
@@ -184,28 +194,41 @@ func (r *renderer) matchConditions(rule contract.Rule) []admissionv1.MatchCondit
 // bindings say what happens to a write that breaks the rule. A Node's creation
 // records no failure: there a rule that denies only warns.
 func (r *renderer) bindings(rule contract.Rule) []*admissionv1.ValidatingAdmissionPolicyBinding {
-	bind := func(part string, action admissionv1.ValidationAction, to *admissionv1.MatchResources) *admissionv1.ValidatingAdmissionPolicyBinding {
+	bind := func(part string, action admissionv1.ValidationAction, to ...admissionv1.RuleWithOperations) *admissionv1.ValidatingAdmissionPolicyBinding {
 		return &admissionv1.ValidatingAdmissionPolicyBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicyBinding"},
 			ObjectMeta: metav1.ObjectMeta{Name: r.name(rule, part), Labels: ours()},
 			Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
 				PolicyName:        r.name(rule, ""),
 				ValidationActions: []admissionv1.ValidationAction{action},
-				MatchResources:    to,
+				MatchResources:    exactly(to),
 			},
 		}
 	}
 	switch r.p.Action(rule) {
 	case contract.Deny:
 		return []*admissionv1.ValidatingAdmissionPolicyBinding{
-			bind("", admissionv1.Deny, resources(updateStatus)),
-			bind(".create", admissionv1.Warn, resources(createNode)),
+			bind("", admissionv1.Deny, updateStatus),
+			bind(".create", admissionv1.Warn, createNode),
 		}
 	case contract.Warn:
-		return []*admissionv1.ValidatingAdmissionPolicyBinding{bind("", admissionv1.Warn, nil)}
+		return []*admissionv1.ValidatingAdmissionPolicyBinding{bind("", admissionv1.Warn)}
 	default:
-		return []*admissionv1.ValidatingAdmissionPolicyBinding{bind("", admissionv1.Audit, nil)}
+		return []*admissionv1.ValidatingAdmissionPolicyBinding{bind("", admissionv1.Audit)}
 	}
+}
+
+// exactly narrows a binding to some of its policy's writes; nil is all of them.
+// What the policy matches has been converted already: to look for equivalents
+// again would cost every write that a binding is not for.
+func exactly(to []admissionv1.RuleWithOperations) *admissionv1.MatchResources {
+	if len(to) == 0 {
+		return nil
+	}
+	exact := admissionv1.Exact
+	m := resources(to...)
+	m.MatchPolicy = &exact
+	return m
 }
 
 // message is what the policy of a rule says: a bracket with the broken rules,
@@ -225,8 +248,9 @@ func (r *renderer) message(rule contract.Rule) string {
 	if denies {
 		own += ` && (request.operation != "CREATE" || f[0] == "` + string(rule) + `")`
 	}
-	return "[[\n  " + strings.Join(findings, ",\n  ") + `
-].filter(f, ` + own + `)].map(all, "[" + all.map(f, f[0]).join(",") + "] " + all.map(f, f[1]).join("; ")
+	return `[` + advice(r.p) + `].map(advice, [
+  ` + strings.Join(findings, ",\n  ") + `
+].filter(f, ` + own + `)).map(all, "[" + all.map(f, f[0]).join(",") + "] " + all.map(f, f[1]).join("; ")
 ).map(m, size(bytes(m)) <= 5000 ? m : m.substring(0, 1200) + "...")[0]`
 }
 

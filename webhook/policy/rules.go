@@ -24,12 +24,12 @@ func clauses(p *contract.Policy) []clause {
 	hold, persistence, scoped := p.RecoveryHold, p.SignalPersistence, inScope(p)
 	all := []clause{
 		{contract.ReadyMissing,
-			`variables.was.entries > 0 && variables.is.entries == 0`,
-			sentence{`"status.conditions[Ready]"`, `"is gone"`, `variables.advice.wasStatus`, `"none"`,
+			`variables.ready.was.entries > 0 && variables.ready.is.entries == 0`,
+			sentence{`"status.conditions[Ready]"`, `"is gone"`, `advice.wasStatus`, `"none"`,
 				`"leave the entry in place; record a failure with a strategic merge patch of the Ready entry alone"`}.String()},
 		{contract.ReadyDuplicated,
-			scoped + `variables.is.entries > 1`,
-			sentence{`"status.conditions[Ready]"`, `"stands more than once"`, entries(`variables.was.entries`), entries(`variables.is.entries`),
+			scoped + `variables.ready.is.entries > 1`,
+			sentence{`"status.conditions[Ready]"`, `"stands more than once"`, entries(`variables.ready.was.entries`), entries(`variables.ready.is.entries`),
 				`"change the entry that is there; do not append a second one"`}.String()},
 		{contract.ConditionDropped,
 			scoped + `size(variables.lost) > 0`,
@@ -44,67 +44,67 @@ func clauses(p *contract.Policy) []clause {
 			sentence{`variables.touched.join(",")`, `"changed together with Ready"`, `"unchanged by a status write"`, `"changed"`,
 				`"change metadata through the node itself, not through nodes/status"`}.String()},
 		{contract.StatusNotUnknown,
-			`variables.is.judged && variables.is.status != "Unknown"`,
+			`variables.ready.is.judged && variables.ready.is.status != "Unknown"`,
 			about("status", `"may only become Unknown"`,
 				`"send Unknown, or nothing: True, False and the recovery belong to the kubelet; whoever writes for kubelets is listed under standIns in the policy file"`)},
 		{contract.ReservedReason,
-			`variables.is.judged && variables.is.reason == "NodeStatusUnknown"`,
+			`variables.ready.is.judged && variables.ready.is.reason == "NodeStatusUnknown"`,
 			about("reason", `"is reserved for the node lifecycle controller"`,
 				`"send a reason of your own, such as OutOfBandProbeFailed"`)},
 		{contract.ReasonMissing,
-			`variables.is.judged && variables.is.reason == ""`,
+			`variables.ready.is.judged && variables.ready.is.reason == ""`,
 			about("reason", `"is empty"`, `"say in one CamelCase word why, such as OutOfBandProbeFailed"`)},
 		{contract.ReasonInherited,
-			`variables.is.judged && (variables.is.reason in ["KubeletReady", "KubeletNotReady"] ||
-  variables.was.entries > 0 && ` + becameUnknown + ` && variables.is.reason == variables.was.reason && variables.is.message == variables.was.message)`,
+			`variables.ready.is.judged && (variables.ready.is.reason in ["KubeletReady", "KubeletNotReady"] ||
+  variables.ready.was.entries > 0 && ` + becameUnknown + ` && variables.ready.is.reason == variables.ready.was.reason && variables.ready.is.message == variables.ready.was.message)`,
 			about("reason", `"is not the detector's own"`,
 				`"send reason and message together with the status; a patch without them keeps the kubelet's"`)},
 		{contract.ReasonUnclear,
-			`variables.is.judged && variables.is.reason != "" && (variables.is.reason == "NodeStatusNeverUpdated" ||
-  size(variables.is.reason) > 1024 || !variables.is.reason.matches("^[A-Z][A-Za-z0-9]*$"))`,
+			`variables.ready.is.judged && variables.ready.is.reason != "" && (variables.ready.is.reason == "NodeStatusNeverUpdated" ||
+  size(variables.ready.is.reason) > 1024 || !variables.ready.is.reason.matches("^[A-Z][A-Za-z0-9]*$"))`,
 			about("reason", `"is not a clear reason"`, `"send one CamelCase word of your own, such as OutOfBandProbeFailed"`)},
 		{contract.HeartbeatModified,
-			`variables.is.judged && variables.is.heartbeat != variables.was.heartbeat`,
+			`variables.ready.is.judged && variables.ready.is.heartbeat != variables.ready.was.heartbeat`,
 			about("lastHeartbeatTime", `"is the kubelet's and must stay as it is"`,
-				`(variables.was.heartbeat == "" ? "leave lastHeartbeatTime out: the kubelet has not set one" :
-  (variables.is.heartbeat == "" ? "leave lastHeartbeatTime out of a strategic merge patch, which keeps it; in any other request send " :
-  "leave lastHeartbeatTime out of the patch, or send ") + `+stamp("variables.was.heartbeat")+`)`)},
+				`(variables.ready.was.heartbeat == "" ? "leave lastHeartbeatTime out: the kubelet has not set one" :
+  (variables.ready.is.heartbeat == "" ? "leave lastHeartbeatTime out of a strategic merge patch, which keeps it; in any other request send " :
+  "leave lastHeartbeatTime out of the patch, or send ") + `+stamp("variables.ready.was.heartbeat")+`)`)},
 		{contract.TransitionTimeMissing,
-			`variables.is.transition == ""`,
-			about("lastTransitionTime", `"is missing"`, `variables.advice.stamp`)},
+			`variables.ready.is.transition == ""`,
+			about("lastTransitionTime", `"is missing"`, `advice.stamp`)},
 		{contract.TransitionTimeImplausible,
-			`variables.is.transition != "" && variables.is.transitionAt == 0`,
-			about("lastTransitionTime", `"is not between the years 2000 and 2200"`, `variables.advice.stamp`)},
+			`variables.ready.is.transition != "" && variables.ready.is.transitionAt == 0`,
+			about("lastTransitionTime", `"is not between the years 2000 and 2200"`, `advice.stamp`)},
 		{contract.TransitionTimeUnchanged,
-			changedStatus + ` && variables.is.transition != "" && variables.is.transition == variables.was.transition`,
-			about("lastTransitionTime", `"did not move with the status"`, `variables.advice.stamp`)},
+			changedStatus + ` && variables.ready.is.transition != "" && variables.ready.is.transition == variables.ready.was.transition`,
+			about("lastTransitionTime", `"did not move with the status"`, `advice.stamp`)},
 		{contract.NewerReady,
-			becameUnknown + ` && variables.is.transitionAt > 0 && size(` + notLater + `) > 0`,
-			about("lastTransitionTime", `"is not later than the kubelet's last word at " + `+instantOf(notLater+"[0]"), `variables.advice.stamp`)},
+			becameUnknown + ` && variables.ready.is.transitionAt > 0 && size(` + notLater + `) > 0`,
+			about("lastTransitionTime", `"is not later than the kubelet's last word at " + `+instantOf(notLater+"[0]"), `advice.stamp`)},
 		{contract.RecoveryHold,
-			takesBack + ` && variables.is.transitionAt > 0 && (` + measured + ` || variables.was.transitionAt > 0) &&
+			takesBack + ` && variables.ready.is.transitionAt > 0 && (` + measured + ` || variables.ready.was.transitionAt > 0) &&
   ` + younger(recoveryAge, hold),
 			about("lastTransitionTime", `"takes back a recovery that is " + `+span(recoveryAge)+` + " old"`,
 				`(`+measured+` ? "leave the recovery alone for `+hold.String()+`, then look again; " + `+
-					span(atLeast(hold)+" - "+recoveryAge)+` + " remain" : variables.advice.stamp)`)},
+					span(atLeast(hold)+" - "+recoveryAge)+` + " remain" : advice.stamp)`)},
 		{contract.SignalTooYoung,
-			becameUnknown + ` && variables.is.transitionAt > 0 && (` + measured + ` || variables.was.heartbeatAt > 0) &&
+			becameUnknown + ` && variables.ready.is.transitionAt > 0 && (` + measured + ` || variables.ready.was.heartbeatAt > 0) &&
   ` + younger(silence, persistence),
 			about("lastTransitionTime", `"follows a silence of only " + `+span(silence),
 				`(`+measured+` ? "wait until the failure has lasted `+persistence.String()+`, then look again; " + `+
-					span(atLeast(persistence)+" - "+silence)+` + " remain" : variables.advice.stamp)`)},
+					span(atLeast(persistence)+" - "+silence)+` + " remain" : advice.stamp)`)},
 		{contract.TransitionTimeMoved,
-			`variables.is.judged && variables.was.status == "Unknown" && variables.is.status == "Unknown" &&
-  variables.was.transitionAt > 0 && variables.is.transition != "" && variables.is.transition != variables.was.transition`,
+			`variables.ready.is.judged && variables.ready.was.status == "Unknown" && variables.ready.is.status == "Unknown" &&
+  variables.ready.was.transitionAt > 0 && variables.ready.is.transition != "" && variables.ready.is.transition != variables.ready.was.transition`,
 			about("lastTransitionTime", `"moved without a transition"`,
-				`"leave it at " + variables.was.transition + ": a timer that is re-stamped never expires, and a node that is already Unknown need not be written"`)},
+				`"leave it at " + variables.ready.was.transition + ": a timer that is re-stamped never expires, and a node that is already Unknown need not be written"`)},
 		{contract.ClockSkew,
-			`variables.is.judged && variables.is.transition != variables.was.transition && variables.is.transitionAt > 0 && variables.clock.now > 0 &&
+			`variables.ready.is.judged && variables.ready.is.transition != variables.ready.was.transition && variables.ready.is.transitionAt > 0 && variables.clock.now > 0 &&
   (` + skew + ` > ` + atMost(p.MaxClockSkew) + ` || ` + skew + ` < -` + atMost(p.MaxClockSkew) + `)`,
 			about("lastTransitionTime", `"is " + `+span(skew)+` + " from the API server's clock, " + `+instantOf("variables.clock.now"),
 				`"set the detector's clock"`)},
 		{contract.UnauthorizedDetector,
-			`variables.detector.changesLabels || variables.detector.changesReady && !variables.is.repairs && !variables.detector.listed`,
+			`variables.detector.changesLabels || variables.detector.changesReady && !variables.ready.is.repairs && !variables.detector.listed`,
 			unauthorized(len(p.Detectors))},
 	}
 	return slices.DeleteFunc(all, func(c clause) bool {
@@ -112,7 +112,7 @@ func clauses(p *contract.Policy) []clause {
 	})
 }
 
-const skew = `variables.is.transitionAt - variables.clock.now`
+const skew = `variables.ready.is.transitionAt - variables.clock.now`
 
 // stampVerdict is the first of the rules on a new lastTransitionTime that is
 // broken, or empty.
@@ -123,7 +123,7 @@ func stampVerdict(on []clause) string {
 			ladder += c.broken + ` ? "` + string(c.rule) + `" :` + "\n"
 		}
 	}
-	return `!variables.is.judged ? "" :` + "\n" + ladder + `""`
+	return `!variables.ready.is.judged ? "" :` + "\n" + ladder + `""`
 }
 
 // isBroken is true where a write breaks the rule.
@@ -166,13 +166,13 @@ func about(field, problem, remedy string) string {
 	was, is := "", ""
 	switch field {
 	case "status":
-		was, is = "variables.advice.wasStatus", "variables.advice.isStatus"
+		was, is = "advice.wasStatus", "advice.isStatus"
 	case "reason":
-		was, is = "variables.advice.wasReason", "variables.advice.isReason"
+		was, is = "advice.wasReason", "advice.isReason"
 	case "lastHeartbeatTime":
-		was, is = stamp("variables.was.heartbeat"), stamp("variables.is.heartbeat")
+		was, is = stamp("variables.ready.was.heartbeat"), stamp("variables.ready.is.heartbeat")
 	case "lastTransitionTime":
-		was, is = stamp("variables.was.transition"), stamp("variables.is.transition")
+		was, is = stamp("variables.ready.was.transition"), stamp("variables.ready.is.transition")
 	}
 	return sentence{quoted("status.conditions[Ready]." + field), problem, was, is, remedy}.String()
 }

@@ -28,20 +28,22 @@ func facts(p *contract.Policy) ([]admissionv1.Variable, error) {
 	}
 	return []admissionv1.Variable{
 		variable("detector", detector),
-		variable("was", readyEntry(conditionsBefore, "")),
-		variable("is", readyEntry(conditionsAfter, `,
-  "repairs": dyn(`+repairs+`),
-  "judged": dyn(`+inScope(p)+`size(all) > 0 && size(all) <= `+maxReady+` && variables.was.entries <= `+maxReady+` && !(`+repairs+`))`)),
+		variable("ready", ready(p)),
 		variable("clock", clock),
 		variable("lost", lost),
 		variable("changedPressures", changedPressures),
 		variable("touched", touched),
-		variable("advice", advice(p)),
 	}, nil
 }
 
-// repairs is true where a write leaves but the first of several Ready entries.
-const repairs = `size(all) == 1 && variables.was.entries > 1 && e == variables.was.entry`
+// ready is Ready before and after the write. Its is.judged is true where the
+// rules on the entry itself have a say.
+func ready(p *contract.Policy) string {
+	const repairs = `size(all) == 1 && was.entries > 1 && e == was.entry`
+	return `[` + readyEntry(conditionsBefore, "") + `].map(was, {"was": was, "is": ` + readyEntry(conditionsAfter, `,
+  "repairs": dyn(`+repairs+`),
+  "judged": dyn(`+inScope(p)+`size(all) > 0 && size(all) <= `+maxReady+` && was.entries <= `+maxReady+` && !(`+repairs+`))`) + `})[0]`
+}
 
 // detector says what decides who may write this Node.
 func detector(detectors []contract.Detector) (string, error) {
@@ -126,41 +128,41 @@ var touched = func() string {
 
 // What the rules on lastTransitionTime are stated in.
 const (
-	changedStatus = `variables.is.status != variables.was.status`
-	becameUnknown = `variables.is.status == "Unknown" && variables.was.status != "Unknown"`
-	takesBack     = `variables.was.status == "True" && variables.is.status != "True"`
+	changedStatus = `variables.ready.is.status != variables.ready.was.status`
+	becameUnknown = `variables.ready.is.status == "Unknown" && variables.ready.was.status != "Unknown"`
+	takesBack     = `variables.ready.was.status == "True" && variables.ready.is.status != "True"`
 
-	lastWords       = `(variables.clock.spoke > 0 ? [dyn(variables.clock.spoke)] : [variables.was.transitionAt, variables.was.heartbeatAt])`
-	notLater        = lastWords + `.filter(t, t >= variables.is.transitionAt)`
+	lastWords       = `(variables.clock.spoke > 0 ? [dyn(variables.clock.spoke)] : [variables.ready.was.transitionAt, variables.ready.was.heartbeatAt])`
+	notLater        = lastWords + `.filter(t, t >= variables.ready.is.transitionAt)`
 	measured        = `variables.clock.spoke > 0 && variables.clock.now > 0`
 	measuredSilence = `variables.clock.now - variables.clock.spoke`
 )
 
 // recoveryAge and silence are in seconds.
 var (
-	recoveryAge = `(` + measured + ` ? [dyn(0), ` + between("variables.was.transitionAt", "variables.was.heartbeatAt") + `].max() + ` + measuredSilence + ` :
-  ` + between("variables.was.transitionAt", "variables.is.transitionAt") + `)`
-	silence = `(` + measured + ` ? ` + measuredSilence + ` : ` + between("variables.was.heartbeatAt", "variables.is.transitionAt") + `)`
+	recoveryAge = `(` + measured + ` ? [dyn(0), ` + between("variables.ready.was.transitionAt", "variables.ready.was.heartbeatAt") + `].max() + ` + measuredSilence + ` :
+  ` + between("variables.ready.was.transitionAt", "variables.ready.is.transitionAt") + `)`
+	silence = `(` + measured + ` ? ` + measuredSilence + ` : ` + between("variables.ready.was.heartbeatAt", "variables.ready.is.transitionAt") + `)`
 )
 
-// advice is what only messages need: the values as a message shows them, and
+// advice is what messages are made of: the values as a message shows them, and
 // what to send instead of a lastTransitionTime.
 func advice(p *contract.Policy) string {
 	return `{
-  "wasStatus": ` + shown("variables.was.status") + `,
-  "isStatus": ` + shown("variables.is.status") + `,
-  "wasReason": ` + shown("variables.was.reason") + `,
-  "isReason": ` + shown("variables.is.reason") + `,
+  "wasStatus": ` + shown("variables.ready.was.status") + `,
+  "isStatus": ` + shown("variables.ready.is.status") + `,
+  "wasReason": ` + shown("variables.ready.was.reason") + `,
+  "isReason": ` + shown("variables.ready.is.reason") + `,
   "stamp": ` + stampRemedy(p) + `
 }`
 }
 
 func stampRemedy(p *contract.Policy) string {
-	return changedStatus + ` || variables.was.transitionAt == 0 ?
-  [` + floor(p) + `].map(t, t == variables.was.transitionAt ? t + 1 : t).map(t, ` + changedStatus + ` ?
+	return changedStatus + ` || variables.ready.was.transitionAt == 0 ?
+  [` + floor(p) + `].map(t, t == variables.ready.was.transitionAt ? t + 1 : t).map(t, ` + changedStatus + ` ?
   "look again, then send the time of the transition, " + ` + instantOf("t") + ` + " or later" :
   "the status did not change: keep " + ` + instantOf("t") + `)[0] :
-  "the status did not change: keep " + variables.was.transition`
+  "the status did not change: keep " + variables.ready.was.transition`
 }
 
 // floor is the earliest lastTransitionTime that all rules would accept, in
@@ -171,11 +173,11 @@ func floor(p *contract.Policy) string {
   (` + becameUnknown + ` ? ` + lastWords + `.map(t, t + 1) : [])`
 	if hold := effective(p, contract.RecoveryHold, p.RecoveryHold); hold > 0 {
 		e += ` +
-  (!(` + measured + `) && ` + takesBack + ` && variables.was.transitionAt > 0 ? [variables.was.transitionAt + ` + atLeast(hold) + `] : [])`
+  (!(` + measured + `) && ` + takesBack + ` && variables.ready.was.transitionAt > 0 ? [variables.ready.was.transitionAt + ` + atLeast(hold) + `] : [])`
 	}
 	if persistence := effective(p, contract.SignalTooYoung, p.SignalPersistence); persistence > 0 {
 		e += ` +
-  (!(` + measured + `) && ` + becameUnknown + ` && variables.was.heartbeatAt > 0 ? [variables.was.heartbeatAt + ` + atLeast(persistence) + `] : [])`
+  (!(` + measured + `) && ` + becameUnknown + ` && variables.ready.was.heartbeatAt > 0 ? [variables.ready.was.heartbeatAt + ` + atLeast(persistence) + `] : [])`
 	}
 	return e + `).max()`
 }

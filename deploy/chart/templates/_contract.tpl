@@ -134,6 +134,7 @@ each after those it reads.
   "touches" (ternary $c.touches $c.changesReady $set.detectors)
   "skewing" ($c.skewing | replace "@lifecycle@" (join " ||\n" $lifecycle) | replace "@kubelets@" $kubelets
       | replace "@controller@" (include "nodewarden.is" (dict "contract" $c "id" $controller)))
+  "advice" (include "nodewarden.part" (dict "part" $c.advice "set" $set))
   "deny" $c.deny
   "tell" $c.tell
   "known" $known
@@ -143,7 +144,7 @@ each after those it reads.
 {{- $json -}}
 {{- end -}}
 
-{{/* The message of a rule's policy: dict contract, rule. Each policy that denies names all broken rules that do. */}}
+{{/* The message expression of a rule's policy: dict contract, rule. Each policy that denies names all broken rules that do. */}}
 {{- define "nodewarden.message" -}}
 {{- $denies := eq .rule.action "deny" -}}
 {{- $findings := list -}}
@@ -152,7 +153,8 @@ each after those it reads.
     {{- $findings = append $findings $r.finding -}}
   {{- end -}}
 {{- end -}}
-{{- ternary .contract.deny .contract.tell $denies | replace "@rule@" .rule.name | replace "@findings@" (join ",\n  " $findings) -}}
+{{- ternary .contract.deny .contract.tell $denies | replace "@rule@" .rule.name | replace "@broken@" .rule.broken
+    | replace "@advice@" .contract.advice | replace "@findings@" (join ",\n  " $findings) -}}
 {{- end -}}
 
 {{/*
