@@ -12,6 +12,8 @@ import (
 
 // checkFlags is the command line of check.
 type checkFlags struct {
+	// emptyBefore says that --before was given as an empty text.
+	emptyBefore bool
 	policyFlags
 	before, after string
 	user          string
@@ -39,7 +41,10 @@ nothing to judge, because the input or the command line cannot be used.`,
 		Example: `  kubectl get node n1 -o yaml --show-managed-fields > before.yaml
   nodewarden check --before before.yaml --after after.yaml --as system:serviceaccount:liveness:detector`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return check(s, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.emptyBefore = f.before == "" && cmd.Flags().Changed("before")
+			return check(s, f)
+		},
 	}
 	fs := cmd.Flags()
 	f.add(fs)

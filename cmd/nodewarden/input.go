@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +32,9 @@ const maxInput = 16 << 20
 
 // read reads the write that the command line is about.
 func (f checkFlags) read(in io.Reader, now time.Time) (question, error) {
+	if f.emptyBefore {
+		return question{}, errors.New(`--before "": want a file; without the flag the write is judged as a creation`)
+	}
 	if f.after != "" {
 		return f.fromFiles(now)
 	}
@@ -84,7 +89,7 @@ func nodeFile(flag, name string) (*corev1.Node, error) {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	node := &corev1.Node{}
-	if err := yaml.Unmarshal(text, node); err != nil {
+	if err := parse(text, node); err != nil {
 		return nil, fmt.Errorf("%s: %s is no Node: %w", flag, name, err)
 	}
 	if node.Kind != "Node" || node.APIVersion != "v1" {
@@ -93,15 +98,32 @@ func nodeFile(flag, name string) (*corev1.Node, error) {
 	return node, nil
 }
 
+var separator = regexp.MustCompile(`(?m)^---`)
+
+// parse reads one YAML or JSON document. JSON is read as such: its escapes are
+// not all YAML's.
+func parse(text []byte, into any) error {
+	if trimmed := bytes.TrimSpace(text); json.Valid(trimmed) {
+		return json.Unmarshal(trimmed, into)
+	}
+	if i := separator.FindAllIndex(text, 2); len(i) > 1 || len(i) == 1 && len(bytes.TrimSpace(text[:i[0][0]])) > 0 {
+		return errors.New("it holds several YAML documents: want one")
+	}
+	return yaml.Unmarshal(text, into)
+}
+
 func (f checkFlags) fromReview(text []byte) (question, error) {
 	var review admissionv1.AdmissionReview
-	if err := yaml.Unmarshal(text, &review); err != nil {
+	if err := parse(text, &review); err != nil {
 		return question{}, fmt.Errorf("standard input is no AdmissionReview: %w", err)
 	}
 	if review.Kind != "AdmissionReview" || review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Request == nil {
 		return question{}, fmt.Errorf("standard input is apiVersion %q, kind %q: want an AdmissionReview of %s with a request", review.APIVersion, review.Kind, admissionv1.SchemeGroupVersion)
 	}
 	r := review.Request
+	if r.Operation == "" || r.Resource.Resource == "" {
+		return question{}, fmt.Errorf("standard input: request.operation %q, request.resource.resource %q: want both, as an API server sends them", r.Operation, r.Resource.Resource)
+	}
 	if !aboutReady(r) {
 		return question{
 			write: contract.Write{Node: r.Name, User: f.who(contract.User{Name: r.UserInfo.Username, Groups: r.UserInfo.Groups})}, elsewhere: true,

@@ -163,33 +163,39 @@ func TestCheckReadsAReviewFromStandardInput(t *testing.T) {
 
 func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 	beforeFile, afterFile := nodeFiles(t, correct)
-	pod := filepath.Join(t.TempDir(), "pod.yaml")
-	if err := os.WriteFile(pod, []byte("apiVersion: v1\nkind: Pod\n"), 0o600); err != nil {
-		t.Fatal(err)
+	pod, two := filepath.Join(t.TempDir(), "pod.yaml"), filepath.Join(t.TempDir(), "two.yaml")
+	for name, text := range map[string]string{pod: "apiVersion: v1\nkind: Pod\n", two: "apiVersion: v1\nkind: Node\n---\napiVersion: v1\nkind: Node\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for name, c := range map[string]struct {
 		in   string
 		args []string
 		want string
 	}{
-		"nothing at all":           {"", []string{"check"}, "use --before and --after"},
-		"only the Node before":     {"", []string{"check", "--before", beforeFile}, "--after"},
-		"a file that is not there": {"", []string{"check", "--after", "/nowhere"}, "--after"},
-		"a Pod":                    {"", []string{"check", "--after", pod}, `kind "Pod": want one v1 Node`},
-		"an endless review":        {strings.Repeat(" ", 16<<20+1), []string{"check"}, "longer than 16 MiB"},
-		"an empty review":          {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, []string{"check"}, "with a request"},
-		"an old review":            {`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{}}`, []string{"check"}, "admission.k8s.io/v1 "},
-		"garbage":                  {"{", []string{"check"}, "standard input"},
-		"an unknown output":        {"", []string{"check", "-o", "xml"}, "text or json"},
-		"an unknown profile":       {"", []string{"check", "--profile", "strict"}, "enforce"},
-		"an unknown rule":          {"", []string{"check", "--explain", "Nope"}, "ReadyMissing"},
-		"a time that is none":      {"", []string{"check", "--now", "noon", "--after", afterFile}, "2026-03-01T12:00:00Z"},
-		"an unknown flag":          {"", []string{"check", "--befor", "x"}, "befor"},
-		"an unknown command":       {"", []string{"chekc"}, "chekc"},
-		"a form that is none":      {"", []string{"policy", "render", "--form", "crd"}, "webhook, policy or static"},
-		"no form":                  {"", []string{"policy", "render"}, "--form"},
-		"static without a folder":  {"", []string{"policy", "render", "--form", "static"}, "--output-dir"},
-		"a service that is none":   {"", []string{"policy", "render", "--form", "webhook", "--service", "x"}, "NAMESPACE/NAME"},
+		"nothing at all":                    {"", []string{"check"}, "use --before and --after"},
+		"only the Node before":              {"", []string{"check", "--before", beforeFile}, "--after"},
+		"a file that is not there":          {"", []string{"check", "--after", "/nowhere"}, "--after"},
+		"a Pod":                             {"", []string{"check", "--after", pod}, `kind "Pod": want one v1 Node`},
+		"an empty name for the Node before": {"", []string{"check", "--before", "", "--after", pod}, `--before ""`},
+		"two documents in one file":         {"", []string{"check", "--after", two}, "several YAML documents"},
+		"a review of nothing":               {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{}}`, []string{"check"}, "request.operation"},
+		"an emoji in JSON's escapes":        {`{"apiVersion":"v1","kind":"\ud83d\ude00"}`, []string{"check"}, "want an AdmissionReview"},
+		"an endless review":                 {strings.Repeat(" ", 16<<20+1), []string{"check"}, "longer than 16 MiB"},
+		"an empty review":                   {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}`, []string{"check"}, "with a request"},
+		"an old review":                     {`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","request":{}}`, []string{"check"}, "admission.k8s.io/v1 "},
+		"garbage":                           {"{", []string{"check"}, "standard input"},
+		"an unknown output":                 {"", []string{"check", "-o", "xml"}, "text or json"},
+		"an unknown profile":                {"", []string{"check", "--profile", "strict"}, "enforce"},
+		"an unknown rule":                   {"", []string{"check", "--explain", "Nope"}, "ReadyMissing"},
+		"a time that is none":               {"", []string{"check", "--now", "noon", "--after", afterFile}, "2026-03-01T12:00:00Z"},
+		"an unknown flag":                   {"", []string{"check", "--befor", "x"}, "befor"},
+		"an unknown command":                {"", []string{"chekc"}, "chekc"},
+		"a form that is none":               {"", []string{"policy", "render", "--form", "crd"}, "webhook, policy or static"},
+		"no form":                           {"", []string{"policy", "render"}, "--form"},
+		"static without a folder":           {"", []string{"policy", "render", "--form", "static"}, "--output-dir"},
+		"a service that is none":            {"", []string{"policy", "render", "--form", "webhook", "--service", "x"}, "NAMESPACE/NAME"},
 		"failing closed on an old server": {"", []string{"policy", "render", "--form", "webhook", "--install", "webhook-alone", "--kubernetes-version", "1.27"},
 			"would stop every kubelet's report"},
 		"policies on an old server":      {"", []string{"policy", "render", "--form", "policy", "--kubernetes-version", "1.29"}, "1.30"},

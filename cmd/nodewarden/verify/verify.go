@@ -77,7 +77,7 @@ func Command() *cobra.Command {
 			return Run(cmd.Context(), cfg, o)
 		},
 	}
-	cmd.Flags().StringVar((*string)(&o.Expect), "expect", string(o.Expect), "the answer that is as it should be: refusal (profile enforce), warning (profile warn) or silence (profile audit)")
+	cmd.Flags().StringVar((*string)(&o.Expect), "expect", string(o.Expect), "the answer that is as it should be: refusal (profile enforce), warning (profile warn) or silence (profile audit; a cluster without the guard is silent too)")
 	cmd.Flags().StringVar(&o.Node, "node", o.Node, "node whose failure is made up; empty means any")
 	cmd.Flags().DurationVar(&o.Wait, "wait", o.Wait, "how long the answer may take to become the expected one")
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "path of a kubeconfig; without it $KUBECONFIG, or else the service account of the pod, is used")
@@ -119,6 +119,8 @@ func (u Unexpected) Error() string {
 	switch {
 	case u.Got == Silence:
 		text += "; look for the policies and the webhook configuration, and at their profile"
+	case u.Got == Warning && u.Want == Refusal:
+		text += "; under profile warn that is right: --expect warning"
 	case u.Want == Silence || u.Want == Warning:
 		text += "; the profile is stricter than expected"
 	}
