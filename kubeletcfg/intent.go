@@ -130,9 +130,15 @@ func ParseIntent(data []byte) (Intent, error) {
 	}
 	var errs field.ErrorList
 	for _, e := range strict {
-		errs = append(errs, field.Invalid(nil, "intent", e.Error()))
+		errs = append(errs, unknown(e))
 	}
 	return in, append(errs, in.Validate()...).ToAggregate()
+}
+
+// unknown is an error at the key that e quotes.
+func unknown(e error) *field.Error {
+	_, quoted, _ := strings.Cut(e.Error(), `"`)
+	return field.Forbidden(field.NewPath(strings.TrimSuffix(quoted, `"`)), "a "+IntentKind+" has no such field: remove it, or mend its spelling")
 }
 
 // Validate returns everything wrong with in, each at its own path.

@@ -31,8 +31,8 @@ func TestAnIntentIsReadStrictly(t *testing.T) {
 		t.Fatalf("a valid one is refused: %v", err)
 	}
 	for name, c := range map[string]struct{ old, new, want string }{
-		"an unknown key":          {"nodeLease: Disabled", "nodeLease: Disabled\nnodeLeases: x", `unknown field "nodeLeases"`},
-		"a key in the wrong case": {"livenessSource:", "LivenessSource:", `unknown field "LivenessSource"`},
+		"an unknown key":          {"nodeLease: Disabled", "nodeLease: Disabled\nnodeLeases: x", `nodeLeases: Forbidden: a KubeletIntent has no such field`},
+		"a key in the wrong case": {"livenessSource:", "LivenessSource:", `LivenessSource: Forbidden: a KubeletIntent has no such field`},
 		"a key that is there twice": {"controller: InTree", "controller: InTree\ncontroller: InTree",
 			`"controller" already set`},
 		"another version":                            {"v1alpha1", "v1", "must be config.nodewarden.dev/v1alpha1 with kind: KubeletIntent"},

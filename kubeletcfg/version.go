@@ -45,14 +45,14 @@ var (
 func ParseVersion(text string) (Version, error) {
 	m := versionForm.FindStringSubmatch(text)
 	if m == nil {
-		return Version{}, fmt.Errorf("kubelet version: %q cannot be read; write it like 1.37.2 or v1.37.2-vendor.1", text)
+		return Version{}, fmt.Errorf("version %q cannot be read; write it like 1.37.2 or v1.37.2-vendor.1", text)
 	}
 	minor, err := strconv.Atoi(m[2])
 	if err != nil || m[1] != "1" {
-		return Version{}, fmt.Errorf("kubelet version: %q is not a version 1.x", text)
+		return Version{}, fmt.Errorf("version %q is not a version 1.x", text)
 	}
 	if minor < oldestMinor {
-		return Version{}, fmt.Errorf("kubelet version: %q is older than 1.%d, the oldest whose loader is modelled here", text, oldestMinor)
+		return Version{}, fmt.Errorf("version %q is older than 1.%d, the oldest whose loader is modelled here", text, oldestMinor)
 	}
 	return Version{text: text, minor: minor, alpha: alphaSuffix.MatchString(m[3])}, nil
 }
