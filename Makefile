@@ -12,6 +12,7 @@ PKG      ?= ./...
 FUZZTIME ?= 30s
 COUNT    ?= 20
 KEEP     ?=
+SOAK     ?= 1
 
 # The version that binaries report, in the form that Kubernetes' own libraries
 # can parse: v1.2.3, or v0.0.0-12-gabcdef0 between releases.
@@ -38,7 +39,7 @@ help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } \
 	  /^##@/ { printf "\n%s\n", substr($$0, 5) } \
 	  /^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@printf '\nKnobs: FOCUS=regexp PKG=./webhook/... FUZZTIME=5m COUNT=100 KEEP=1\n'
+	@printf '\nKnobs: FOCUS=regexp PKG=./webhook/... FUZZTIME=5m COUNT=100 KEEP=1 SOAK=0.2\n'
 
 .PHONY: build
 build: ## build the binaries into bin/, with their version
@@ -85,8 +86,8 @@ deflake: control-plane ## run tests COUNT times each, to find the ones that do n
 	go test -race -count=$(COUNT) -failfast -timeout 2h -p 1 $(run) $(PKG)
 
 .PHONY: soak
-soak: control-plane ## the long tests: hundreds of histories, millions of cases
-	NODEWARDEN_SOAK=1 go test -run Soak -timeout 3h -p 1 ./...
+soak: control-plane ## the long tests: hundreds of histories, millions of cases; SOAK= a share of the controller's
+	NODEWARDEN_SOAK=$(SOAK) go test -run Soak -timeout 3h -p 1 ./...
 
 .PHONY: bench
 bench: control-plane ## what things cost, as ratios within one run, with their limits
