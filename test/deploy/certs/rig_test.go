@@ -30,6 +30,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/nodewarden/nodewarden/test/controlplane"
+	"github.com/nodewarden/nodewarden/test/witness"
 	"github.com/nodewarden/nodewarden/webhook"
 	"github.com/nodewarden/nodewarden/webhook/certs"
 	"github.com/nodewarden/nodewarden/webhook/config"
@@ -190,19 +191,7 @@ func (r *replica) files() webhook.CertificateFiles {
 
 func (s *scene) eventually(what string, try func(context.Context) error) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.Context(), patience)
-	defer cancel()
-	for {
-		err := try(ctx)
-		if err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			s.Fatalf("never seen: %s: %v", what, err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	witness.Eventually(s.T, patience, what, try)
 }
 
 func (s *scene) ready(replicas ...*replica) {

@@ -171,7 +171,7 @@ func TestTheConfigurationGetsItsBundleBack(t *testing.T) {
 		s.announced()
 		c, err := s.configuration(t.Context())
 		must(t, err)
-		if c.Labels["by"] != "hand" || *c.Webhooks[0].TimeoutSeconds != 7 || len(c.Webhooks) != 2 || len(c.Webhooks[0].MatchConditions) != 3 {
+		if c.Labels["by"] != "hand" || *c.Webhooks[0].TimeoutSeconds != 7 || len(c.Webhooks) != 2 || len(c.Webhooks[0].MatchConditions) != 2 {
 			t.Errorf("something else was changed: %+v", c)
 		}
 	})
