@@ -265,7 +265,11 @@ func describe(out map[string]string, n *corev1.Node) {
 	out[n.Name+" taints"] = strings.Join(others, " ")
 	out[n.Name+" labels"] = fmt.Sprint(n.Labels)
 	for _, c := range n.Status.Conditions {
-		out[n.Name+" "+string(c.Type)] = fmt.Sprintf("%s %s %s, heartbeat at creation %v", c.Status, c.Reason, c.Message, c.LastHeartbeatTime.Equal(&n.CreationTimestamp))
+		heartbeat := c.LastHeartbeatTime.UTC().Format(time.RFC3339)
+		if c.Reason == "NodeStatusNeverUpdated" && c.LastHeartbeatTime.Equal(&n.CreationTimestamp) {
+			heartbeat = "creation" // which the two API servers may have put into different seconds
+		}
+		out[n.Name+" "+string(c.Type)] = fmt.Sprintf("%s %s %s, heartbeat %s", c.Status, c.Reason, c.Message, heartbeat)
 	}
 	order := ""
 	for _, c := range n.Status.Conditions {
