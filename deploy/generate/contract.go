@@ -222,7 +222,7 @@ func (d *document) readWebhooks() error {
 			continue
 		}
 		d.ChangesReady = touches
-		if d.External, err = withoutIdentities(external, " ||\n", "@kubelets-and-controllers@", markedStandIn, markedController, markedLifecycle); err != nil {
+		if d.External, err = withoutIdentities(external, "", "@kubelets-and-controllers@", markedStandIn, markedController, markedLifecycle); err != nil {
 			return err
 		}
 		if d.Skewing, err = skewing(c.Webhooks[1].MatchConditions[0].Expression); err != nil {
@@ -232,17 +232,17 @@ func (d *document) readWebhooks() error {
 	return nil
 }
 
-// withoutIdentities replaces a run of identities, each after a separator, by a hole.
-func withoutIdentities(text, separator, hole string, ids ...contract.Identity) (string, error) {
-	var run string
+// withoutIdentities replaces a run of identities and what stands before it by a hole.
+func withoutIdentities(text, before, hole string, ids ...contract.Identity) (string, error) {
+	var run []string
 	for _, id := range ids {
 		named, err := is(id)
 		if err != nil {
 			return "", err
 		}
-		run += separator + named
+		run = append(run, named)
 	}
-	return replaceOnce(text, run, hole)
+	return replaceOnce(text, before+strings.Join(run, " ||\n"), hole)
 }
 
 func skewing(text string) (string, error) {

@@ -150,7 +150,7 @@ func (r *renderer) policy(c clause) *admissionv1.ValidatingAdmissionPolicy {
 	}
 	policy.Spec = admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy:    &fail,
-		MatchConstraints: resources(createNode, updateStatus),
+		MatchConstraints: resources(updateStatus, createNode),
 		MatchConditions:  r.matchConditions(c.rule),
 		Variables:        read(slices.Clone(r.known), check.MessageExpression),
 		Validations:      []admissionv1.Validation{check},
@@ -177,8 +177,8 @@ func read(known []admissionv1.Variable, expression string) []admissionv1.Variabl
 	return slices.DeleteFunc(known, func(v admissionv1.Variable) bool { return !needed[v.Name] })
 }
 
-// matchConditions is a single one, though it says two things: the API server
-// evaluates all of several, and a kubelet's write should cost but the first.
+// matchConditions is a single one, though it asks who writes and what: the API
+// server evaluates all of several, and a kubelet's write should cost but the first.
 func (r *renderer) matchConditions(rule contract.Rule) []admissionv1.MatchCondition {
 	s := scope{r.p}
 	touched := changesReady
@@ -187,7 +187,7 @@ func (r *renderer) matchConditions(rule contract.Rule) []admissionv1.MatchCondit
 	}
 	return []admissionv1.MatchCondition{{
 		Name:       "external-writer-touches-ready",
-		Expression: allOf(s.external(), "("+touched+")"),
+		Expression: s.judges(touched),
 	}}
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/nodewarden/nodewarden/contract"
@@ -29,20 +30,21 @@ func anyIs(ids []contract.Identity) []string {
 	return expressions
 }
 
+// own is true for the node's own kubelet.
+const own = username + ` == "system:node:" + ` + nodeName + ` && "system:nodes" in ` + groups
+
 // kubelet is true for the node's own kubelet and for stand-ins.
 func (s scope) kubelet() string {
-	own := username + ` == "system:node:" + ` + nodeName + ` && "system:nodes" in ` + groups
 	return anyOf(append([]string{own}, anyIs(s.p.StandIns)...)...)
 }
 
-// lifecycle is true for node lifecycle controllers, ours included.
-func (s scope) lifecycle() []string {
-	return anyIs(append([]contract.Identity{s.p.Controller}, s.p.Lifecycle...))
-}
-
-// external is true for everybody whose writes are judged.
-func (s scope) external() string {
-	return not(anyOf(append([]string{s.kubelet()}, s.lifecycle()...)...))
+// judges is true for a write that everybody but kubelets and node lifecycle
+// controllers, ours included, is judged for. All reports of a cluster's kubelets
+// come this way, once a policy, so their question is put first and alone.
+func (s scope) judges(touches string) string {
+	others := slices.Concat(s.p.StandIns, []contract.Identity{s.p.Controller}, s.p.Lifecycle)
+	return own + ` ? false :
+` + allOf(not(anyOf(anyIs(others)...)), "("+touches+")")
 }
 
 // skewing is true for the lifecycle identities that run in kubelet mode if

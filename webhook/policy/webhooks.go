@@ -67,7 +67,7 @@ func Webhooks(p contract.Policy, o WebhookOptions) (*admissionv1.ValidatingWebho
 	}
 	s := scope{&p}
 	judged := o.entry(ContractEntry,
-		"external-writer-touches-ready", allOf(s.external(), "("+s.touched()+")"))
+		"external-writer-touches-ready", s.judges(s.touched()))
 	if o.Install == WebhookAlone {
 		fail, patience := admissionv1.Fail, int32(3)
 		judged.FailurePolicy, judged.TimeoutSeconds = &fail, &patience
@@ -103,7 +103,7 @@ func (o WebhookOptions) entry(name, called, condition string) admissionv1.Valida
 	return admissionv1.ValidatingWebhook{
 		Name:                    name,
 		ClientConfig:            o.client(),
-		Rules:                   []admissionv1.RuleWithOperations{createNode, updateStatus},
+		Rules:                   []admissionv1.RuleWithOperations{updateStatus, createNode},
 		MatchPolicy:             &equivalent,
 		MatchConditions:         conditions,
 		FailurePolicy:           &ignore,
@@ -177,7 +177,7 @@ func (o WebhookOptions) reachable() error {
 }
 
 // The two kinds of write that can touch Ready, and nothing else: never leases,
-// never other resources.
+// never other resources. Where both are listed the frequent one comes first.
 var (
 	createNode   = rule(admissionv1.Create, "nodes")
 	updateStatus = rule(admissionv1.Update, "nodes/status")

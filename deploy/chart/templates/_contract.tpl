@@ -84,9 +84,9 @@ each after those it reads.
 {{- $p := .Values.policy -}}
 {{- $c := .Files.Get "files/contract.yaml" | fromYaml -}}
 {{- $controller := dict "serviceAccount" (dict "namespace" .Release.Namespace "name" "nodewarden-controller") -}}
-{{- $kubelets := "" -}}{{- $others := "" -}}{{- $lifecycle := list -}}
+{{- $kubelets := "" -}}{{- $others := list -}}{{- $lifecycle := list -}}
 {{- range $p.standIns -}}{{- $kubelets = printf "%s ||\n%s" $kubelets (include "nodewarden.is" (dict "contract" $c "id" .)) -}}{{- end -}}
-{{- range concat (list $controller) $p.lifecycle -}}{{- $others = printf "%s ||\n%s" $others (include "nodewarden.is" (dict "contract" $c "id" .)) -}}{{- end -}}
+{{- range concat $p.standIns (list $controller) $p.lifecycle -}}{{- $others = append $others (include "nodewarden.is" (dict "contract" $c "id" .)) -}}{{- end -}}
 {{- range $p.lifecycle -}}{{- $lifecycle = append $lifecycle (include "nodewarden.is" (dict "contract" $c "id" .)) -}}{{- end -}}
 
 {{- $on := list -}}
@@ -129,7 +129,7 @@ each after those it reads.
 {{- $known = append $known (dict "name" "stamp" "expression" (replace "@ladder@" $ladder $c.stamp)) -}}
 
 {{- $json := dict
-  "external" (replace "@kubelets-and-controllers@" (printf "%s%s" $kubelets $others) $c.external)
+  "external" (replace "@kubelets-and-controllers@" (join " ||\n" $others) $c.external)
   "changesReady" $c.changesReady
   "touches" (ternary $c.touches $c.changesReady $set.detectors)
   "skewing" ($c.skewing | replace "@lifecycle@" (join " ||\n" $lifecycle) | replace "@kubelets@" $kubelets
