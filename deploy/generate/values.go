@@ -147,7 +147,7 @@ func (v *value) limited() (object, error) {
 	args := v.limit[1:]
 	switch v.limit[0] {
 	case "enum":
-		return object{"enum": args}, nil
+		return object{"enum": words(args)}, nil
 	case "range":
 		least, err := strconv.Atoi(args[0])
 		if err != nil {
@@ -182,12 +182,20 @@ func (v *value) limited() (object, error) {
 	return nil, fmt.Errorf("%s: @%s is no directive", v.path, v.limit[0])
 }
 
+// words are the values that a text may have; of a bare off YAML makes false.
+func words[T ~string](of []T) (all []any) {
+	for _, word := range of {
+		all = append(all, word)
+		if word == "off" {
+			all = append(all, false)
+		}
+	}
+	return all
+}
+
 // definitions are the parts of the policy file that are more than a scalar.
 func definitions() object {
-	actions, rules := []string{}, object{}
-	for _, a := range contract.Actions() {
-		actions = append(actions, string(a))
-	}
+	actions, rules := words(contract.Actions()), object{}
 	for _, r := range contract.Rules() {
 		rules[string(r)] = object{"enum": actions, "description": "Refused when " + r.Refuses() + "."}
 	}

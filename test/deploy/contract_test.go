@@ -232,11 +232,13 @@ func policyValues(n int) map[string]map[string]any {
 		"holds in other units":           {"profile": "enforce", "recoveryHold": "1h1m30s", "maxClockSkew": "90m", "signalPersistence": "45s", "rules": map[string]any{"SignalTooYoung": "deny"}},
 		"listed detectors, not enforced": {"detectors": []any{map[string]any{"user": "probe"}}, "rules": map[string]any{"UnauthorizedDetector": "off"}},
 	}
-	everything := map[string]any{}
+	everything, bare := map[string]any{}, map[string]any{}
 	for _, r := range contract.Rules() {
 		everything[string(r)] = "off"
+		bare[string(r)] = false // what YAML makes of off without quotes
 	}
 	all["everything off"] = map[string]any{"rules": everything}
+	all["everything off, without quotes"] = map[string]any{"rules": bare}
 	chance := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		all[fmt.Sprintf(byChance+" %d", i)] = chosen(chance)

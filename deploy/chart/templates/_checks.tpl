@@ -24,15 +24,15 @@ which the servers tell it.
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- $detects := get $p.rules "UnauthorizedDetector" -}}
+{{- $detects := get $p.rules "UnauthorizedDetector" | include "nodewarden.word" -}}
 {{- if and $p.detectors (not $detects) -}}{{- $wrong = append $wrong "policy.rules.UnauthorizedDetector: detectors are listed and the rule that reads the list is off by default; set it to deny, warn, audit or off" -}}{{- end -}}
 {{- if and $detects (ne $detects "off") (not $p.detectors) -}}{{- $wrong = append $wrong "policy.detectors: rules.UnauthorizedDetector is on and lists nobody; list the detectors, or turn the rule off" -}}{{- end -}}
-{{- $young := get $p.rules "SignalTooYoung" -}}
+{{- $young := get $p.rules "SignalTooYoung" | include "nodewarden.word" -}}
 {{- if and $young (ne $young "off") (eq (include "nodewarden.seconds" $p.signalPersistence) "0") -}}{{- $wrong = append $wrong "policy.signalPersistence: rules.SignalTooYoung is on and has nothing to measure with; set for example 30s, or turn the rule off" -}}{{- end -}}
 {{- if and $v.webhook.url (not $v.certificates.caBundle) -}}{{- $wrong = append $wrong "certificates.caBundle: webhook.url is the address of a server elsewhere; give the authority that signed its certificate" -}}{{- end -}}
 {{- if and $v.webhook.url (eq $v.install "policy-alone") -}}{{- $wrong = append $wrong "webhook.url: install policy-alone has no webhook" -}}{{- end -}}
 {{- if and (eq $v.certificates.mode "provided") (include "nodewarden.serves" .) (not $v.certificates.caBundle) -}}{{- $wrong = append $wrong "certificates.caBundle: with certificates.mode provided, give the authority that signed the certificate in the Secret certificates.secretName" -}}{{- end -}}
 {{- if and $v.webhook.hostNetwork (eq (int $v.webhook.port) (int $v.webhook.metricsPort)) -}}{{- $wrong = append $wrong "webhook.metricsPort: is webhook.port" -}}{{- end -}}
-{{- if and (ne $v.controller.mode "off") $v.webhook.hostNetwork $v.controller.hostNetwork (has (int $v.controller.metricsPort) (list (int $v.webhook.port) (int $v.webhook.metricsPort))) -}}{{- $wrong = append $wrong "controller.metricsPort: is taken by the webhook, which shares the node's network" -}}{{- end -}}
+{{- if and (ne (include "nodewarden.word" $v.controller.mode) "off") $v.webhook.hostNetwork $v.controller.hostNetwork (has (int $v.controller.metricsPort) (list (int $v.webhook.port) (int $v.webhook.metricsPort))) -}}{{- $wrong = append $wrong "controller.metricsPort: is taken by the webhook, which shares the node's network" -}}{{- end -}}
 {{- if $wrong -}}{{- fail (printf "\n- %s" (join "\n- " $wrong)) -}}{{- end -}}
 {{- end -}}

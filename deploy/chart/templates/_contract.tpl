@@ -14,7 +14,7 @@ file; test/deploy holds the two equal.
 
 {{/* What the policy does about a broken rule: dict policy, rule. */}}
 {{- define "nodewarden.action" -}}
-{{- $own := get .policy.rules .rule.name -}}
+{{- $own := get .policy.rules .rule.name | include "nodewarden.word" -}}
 {{- if $own -}}{{ $own }}
 {{- else if and (eq .policy.profile "warn") (eq .rule.default "deny") -}}warn
 {{- else if and (eq .policy.profile "audit") (has .rule.default (list "deny" "warn")) -}}audit

@@ -43,3 +43,8 @@ app.kubernetes.io/component: {{ . }}
 {{- define "nodewarden.serves" -}}
 {{- if and (ne .Values.install "policy-alone") (not .Values.webhook.url) }}true{{ end -}}
 {{- end -}}
+
+{{/* A value that may be off, of which YAML makes false. */}}
+{{- define "nodewarden.word" -}}
+{{- ternary "off" . (kindIs "bool" .) -}}
+{{- end -}}
