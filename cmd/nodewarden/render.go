@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nodewarden/nodewarden/contract"
 	"github.com/nodewarden/nodewarden/webhook/policy"
@@ -53,7 +54,12 @@ The output holds nothing that changes from one run to the next.`,
   nodewarden policy render --form webhook --service nodewarden-system/nodewarden-webhook
   nodewarden policy render --form static --output-dir ./admission --host-dir /etc/kubernetes/nodewarden`,
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return render(s.out, f) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.apply(cmd.Flags()); err != nil {
+				return err
+			}
+			return render(s.out, f)
+		},
 	}
 	fs := cmd.Flags()
 	f.add(fs)
@@ -67,6 +73,26 @@ The output holds nothing that changes from one run to the next.`,
 	fs.StringVar(&f.folder, "output-dir", "", "folder to write the files to, instead of standard output; required for --form static")
 	fs.StringVar(&f.hostFolder, "host-dir", "/etc/kubernetes/nodewarden", "where the folder of --form static will lie on the API server's machine")
 	return cmd
+}
+
+// formOf holds the flags that only one form has a use for.
+var formOf = map[string]string{
+	"install": "webhook", "service": "webhook", "path": "webhook", "url": "webhook", "ca-file": "webhook",
+	"host-dir": "static",
+}
+
+// apply is an error where a flag was given that would do nothing.
+func (f renderFlags) apply(given *pflag.FlagSet) error {
+	var problems []error
+	given.Visit(func(flag *pflag.Flag) {
+		if form, ok := formOf[flag.Name]; ok && f.form != form && f.form != "" {
+			problems = append(problems, fmt.Errorf("--%s is for --form %s and does nothing for --form %s: leave it out", flag.Name, form, f.form))
+		}
+	})
+	if f.url != "" && (given.Changed("service") || given.Changed("path")) {
+		problems = append(problems, errors.New("--url takes the place of --service and --path: give one or the other"))
+	}
+	return errors.Join(problems...)
 }
 
 func render(out io.Writer, f renderFlags) error {

@@ -15,9 +15,10 @@ import (
 
 // The exit codes. Other commands keep to them in their own words.
 const (
-	exitDone    = 0
-	exitRefused = 1
-	exitUsage   = 2
+	exitDone    = 0 // done, and the answer is yes
+	exitRefused = 1 // done, and the answer is no
+	exitUsage   = 2 // the command line or the input cannot be used
+	exitFailed  = 3 // it could not be done: no API server, no space, a step of the demo that failed
 )
 
 // errRefused says that a command did its work and the answer was no. It has
@@ -44,6 +45,9 @@ func run(name string, args []string, s streams) int {
 	case errors.Is(err, errRefused), errors.Is(err, kubelet.ErrFindings):
 		return exitRefused
 	case errors.As(err, &fault):
+		fmt.Fprintf(s.err, "%s: %v\n", name, err)
+		return exitFailed
+	case errors.As(err, &verify.Unexpected{}):
 		fmt.Fprintf(s.err, "%s: %v\n", name, err)
 		return exitRefused
 	default:
@@ -98,15 +102,14 @@ func sayAs(cmd *cobra.Command, called string) {
 	}
 }
 
-// verifyCommand tells an answer that is not the expected one, or none at all,
-// from a command that was called wrongly.
+// verifyCommand tells a cluster that could not be asked from a command that was
+// called wrongly, and from an answer.
 func verifyCommand() *cobra.Command {
 	cmd := verify.Command()
 	ask := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		err := ask(cmd, args)
-		var usage verify.UsageError
-		if err == nil || errors.As(err, &usage) {
+		if err == nil || errors.As(err, &verify.UsageError{}) || errors.As(err, &verify.Unexpected{}) {
 			return err
 		}
 		return errFault{err}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -198,9 +199,14 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		"a service that is none":            {"", []string{"policy", "render", "--form", "webhook", "--service", "x"}, "NAMESPACE/NAME"},
 		"failing closed on an old server": {"", []string{"policy", "render", "--form", "webhook", "--install", "webhook-alone", "--kubernetes-version", "1.27"},
 			"would stop every kubelet's report"},
-		"policies on an old server":      {"", []string{"policy", "render", "--form", "policy", "--kubernetes-version", "1.29"}, "1.30"},
-		"a CA that is none":              {"", []string{"policy", "render", "--form", "webhook", "--ca-file", pod}, "PEM"},
-		"a host folder that is relative": {"", []string{"policy", "render", "--form", "static", "--output-dir", t.TempDir(), "--host-dir", "x"}, "absolute"},
+		"policies on an old server":                          {"", []string{"policy", "render", "--form", "policy", "--kubernetes-version", "1.29"}, "1.30"},
+		"a CA that is none":                                  {"", []string{"policy", "render", "--form", "webhook", "--ca-file", pod}, "PEM"},
+		"a service and a URL":                                {"", []string{"policy", "render", "--form", "webhook", "--service", "a/b", "--url", "https://localhost"}, "one or the other"},
+		"a service for policies":                             {"", []string{"policy", "render", "--form", "policy", "--service", "a/b"}, "--service is for --form webhook"},
+		"a folder on the host for policies that are applied": {"", []string{"policy", "render", "--form", "policy", "--host-dir", "/etc"}, "--host-dir is for --form static"},
+		"a negative wait":                                    {"", []string{"verify", "--wait", "-1s"}, "--wait"},
+		"an answer that no cluster gives":                    {"", []string{"verify", "--expect", "joy"}, "--expect"},
+		"a host folder that is relative":                     {"", []string{"policy", "render", "--form", "static", "--output-dir", t.TempDir(), "--host-dir", "x"}, "absolute"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			code, out, errs := call(t, c.in, c.args...)
@@ -211,6 +217,14 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 				t.Errorf("standard output should be empty: %q", out)
 			}
 		})
+	}
+}
+
+func TestAClusterThatCannotBeAskedIsNoAnswer(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "kubeconfig")
+	code, out, errs := call(t, "", "verify", "--kubeconfig", nowhere)
+	if code != exitFailed || out != "" || !strings.Contains(errs, "--kubeconfig "+strconv.Quote(nowhere)) {
+		t.Errorf("exit code %d, want %d: %s%s", code, exitFailed, out, errs)
 	}
 }
 

@@ -22,7 +22,7 @@ func Command() *cobra.Command {
 		Short: "Start a real control plane and watch it refuse a bad detector's writes",
 		Long: "Starts etcd, kube-apiserver and three kubelets on this machine (built from source the first time, which takes minutes), " +
 			"puts the webhook in front of them and plays what a detector can do wrong, and right. " +
-			"Run it in a clone of the repository. It exits with 0 when everything was as it should be, and with 1 when anything was not.",
+			"Run it in a clone of the repository. It exits with 0 when everything was as it should be, and with 3 when anything was not.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -200,8 +200,8 @@ func TestRenderDoesNotReplaceFiles(t *testing.T) {
 	if out, err := run(t, files, "render", "intent.yaml", "--form", "drop-in", "--dir", "out"); err != nil || !strings.HasPrefix(out, "out/90-node-lease.conf\nEffect: ") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if _, err := again("render", "intent.yaml", "--form", "drop-in", "--dir", "out"); kubelet.ExitCode(err) != 2 || !strings.Contains(err.Error(), "exists") {
-		t.Errorf("a second time: %v", err)
+	if out, err := again("render", "intent.yaml", "--form", "drop-in", "--dir", "out"); kubelet.ExitCode(err) != 2 || !strings.Contains(err.Error(), "exists") || out != "" {
+		t.Errorf("a second time: %v\n%s", err, out)
 	}
 	if out, err := again("lint", "--config-dir", "out", "--kubelet-version", "1.37.2"); kubelet.ExitCode(err) != 1 || !strings.Contains(out, "out/x: ignored silently") {
 		t.Errorf("%v\n%s", err, out)

@@ -81,16 +81,24 @@ func printFiles(s Streams, files []kubeletcfg.File) error {
 	return nil
 }
 
+// writeFiles writes all of them or, where one of them exists, none.
 func writeFiles(s Streams, dir string, r kubeletcfg.Rendered) error {
+	var there []error
+	for _, f := range r.Files {
+		if name := inside(dir, f); exists(name) {
+			there = append(there, fmt.Errorf("--dir %s: %s exists and is not replaced: name another directory, or remove it", dir, name))
+		}
+	}
+	if len(there) > 0 {
+		return errors.Join(there...)
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("--dir: %w", err)
 	}
-	var errs []error
 	for _, f := range r.Files {
-		name := filepath.Join(dir, filepath.FromSlash(f.Name))
+		name := inside(dir, f)
 		if err := createFile(name, f.Data); err != nil {
-			errs = append(errs, err)
-			continue
+			return fmt.Errorf("--dir %s: %w", dir, err)
 		}
 		fmt.Fprintln(s.Out, name)
 	}
@@ -98,7 +106,17 @@ func writeFiles(s Streams, dir string, r kubeletcfg.Rendered) error {
 	for _, step := range r.Order {
 		fmt.Fprintln(s.Out, step)
 	}
-	return errors.Join(errs...)
+	return nil
+}
+
+func inside(dir string, f kubeletcfg.File) string {
+	return filepath.Join(dir, filepath.FromSlash(f.Name))
+}
+
+// exists is true also of a link that leads nowhere.
+func exists(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil
 }
 
 // createFile also makes the folder of a step.

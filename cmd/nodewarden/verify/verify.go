@@ -61,7 +61,7 @@ func Command() *cobra.Command {
 		Use:   "verify",
 		Short: "Ask a cluster whether the contract is in force, with a write that is never stored",
 		Long: "Reports the failure of a node in a way that the contract forbids, as a dry run, and says what the cluster answers. " +
-			"It needs to list nodes and to patch nodes/status. It exits with 0 when the answer is the expected one, and with 1 when it is another.",
+			"It needs to list nodes and to patch nodes/status. It exits with 0 when the answer is the expected one, with 1 when it is another, and with 3 when the cluster cannot be asked.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -71,10 +71,14 @@ func Command() *cobra.Command {
 			}
 			cfg, err := load(kubeconfig)
 			if err != nil {
-				return fmt.Errorf("find the API server: %w", err)
+				return fmt.Errorf("find the API server (--kubeconfig %q): %w", kubeconfig, err)
 			}
 			o.Out = cmd.OutOrStdout()
-			return Run(cmd.Context(), cfg, o)
+			err = Run(cmd.Context(), cfg, o)
+			if err != nil && !errors.As(err, &Unexpected{}) {
+				err = fmt.Errorf("ask the API server %s (--kubeconfig %q): %w", cfg.Host, kubeconfig, err)
+			}
+			return err
 		},
 	}
 	cmd.Flags().StringVar((*string)(&o.Expect), "expect", string(o.Expect), "the answer that is as it should be: refusal (profile enforce), warning (profile warn) or silence (profile audit; a cluster without the guard is silent too)")
