@@ -130,6 +130,7 @@ func playAll(t *testing.T, p planes, all []*history) {
 		h.do(t, p, h.begin(h.nodes))
 	}
 	for range acts {
+		time.Sleep(actEvery)
 		var g errgroup.Group
 		for _, h := range all {
 			g.Go(func() error { return h.perform(t.Context(), p, h.next()) })
@@ -137,10 +138,9 @@ func playAll(t *testing.T, p planes, all []*history) {
 		if err := g.Wait(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(actEvery)
 	}
 	// What was silent at the end is given up, and then nothing moves any more.
-	time.Sleep(grace + 2*actEvery)
+	time.Sleep(grace + 3*actEvery)
 	for _, h := range all {
 		h.compare(t, p)
 	}

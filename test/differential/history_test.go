@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	// actEvery is from the end of an act to the next: more than two passes, so
-	// that the in-tree controller, which compares from pass to pass, sees each.
+	// actEvery is from the end of an act, or of the beginning, to the next: more
+	// than two passes, so that the in-tree controller, which compares from pass to
+	// pass, sees each.
 	actEvery = 1200 * time.Millisecond
 	// acts is how long a history is.
 	acts = 8
@@ -159,7 +160,10 @@ func (h *history) next() (out []write) {
 		choices = append(choices, h.pod)
 	}
 	if n.reports && !n.dead && n.revive <= h.act {
-		choices = append(choices, h.report, h.report, h.report, h.outside, h.outside, h.die, h.die, h.pause, h.delete)
+		choices = append(choices, h.report, h.report, h.report, h.outside, h.outside, h.die, h.die, h.delete)
+		if n.revive < h.act { // two silences without a word between them are a long one
+			choices = append(choices, h.pause)
+		}
 	}
 	if w := choices[h.random.IntN(len(choices))](n); w != nil {
 		out = append(out, w)
