@@ -29,7 +29,7 @@ func (p *picture) look(o Options) figures {
 	}
 	now := p.ear.time()
 	shows := earliest(p.shows, now) // our idea of the time may have been corrected since
-	f := figures{synced: true, age: now.Sub(shows), watched: len(p.known), writers: p.writers.clone()}
+	f := figures{synced: true, age: now.Sub(shows), watched: len(p.known), writers: p.writers.recent(now)}
 	for name, n := range p.known {
 		f.count(name, n, shows, o)
 	}

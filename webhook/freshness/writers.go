@@ -15,6 +15,9 @@ const (
 	maxLabel = 96
 	// otherWriters is the label of those beyond.
 	otherWriters = "other"
+	// forgotten is how long an external writer is listed after its last write: one
+	// that was retired does not stay for as long as the process lives.
+	forgotten = 30 * 24 * time.Hour
 	// unrecorded is the label of a last writer that managedFields do not name.
 	unrecorded = "unrecorded"
 )
@@ -45,7 +48,11 @@ func (w writers) saw(named []contract.ReadyWriter) {
 	}
 }
 
-func (w writers) clone() writers { return maps.Clone(w) }
+// recent forgets the others and returns a copy.
+func (w writers) recent(now time.Time) writers {
+	maps.DeleteFunc(w, func(_ string, last time.Time) bool { return now.Sub(last) > forgotten })
+	return maps.Clone(w)
+}
 
 // label returns a manager's name as a label value: of valid UTF-8, on one line,
 // and short. Clients choose these names.

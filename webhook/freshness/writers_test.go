@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/nodewarden/nodewarden/contract"
@@ -32,6 +33,17 @@ func TestWritersAreBounded(t *testing.T) {
 	w.saw([]contract.ReadyWriter{{Manager: "m0", At: at(1000)}})
 	if len(w) != maxWriters+1 || !w[otherWriters].Equal(at(3*maxWriters-1)) || !w["m0"].Equal(at(1000)) {
 		t.Errorf("%d writers, other last wrote at %s, m0 at %s", len(w), w[otherWriters], w["m0"])
+	}
+}
+
+func TestAWriterIsForgottenThirtyDaysAfterItsLastWrite(t *testing.T) {
+	w := writers{}
+	w.saw([]contract.ReadyWriter{{Manager: "retired", At: noon}, {Manager: "probes", At: noon.Add(time.Hour)}})
+	if got := w.recent(noon.Add(forgotten)); len(got) != 2 {
+		t.Errorf("after %s: %v", forgotten, got)
+	}
+	if got := w.recent(noon.Add(forgotten + time.Minute)); len(got) != 1 || got["probes"].IsZero() {
+		t.Errorf("a minute later: %v", got)
 	}
 }
 
