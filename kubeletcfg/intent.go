@@ -1,6 +1,7 @@
 package kubeletcfg
 
 import (
+	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -52,6 +53,15 @@ const (
 	// LeaseStretched: renewed less often. The most that older kubelets can do.
 	LeaseStretched NodeLease = "Stretched"
 )
+
+// UnmarshalJSON never fails: Validate tells what is no such word. YAML makes
+// true and false of words that somebody may well write here.
+func (n *NodeLease) UnmarshalJSON(b []byte) error {
+	if json.Unmarshal(b, (*string)(n)) != nil {
+		*n = NodeLease(b)
+	}
+	return nil
+}
 
 // Intent is what somebody wants of a cluster's kubelets and of what watches them.
 type Intent struct {

@@ -36,7 +36,7 @@ func TestAnIntentIsReadStrictly(t *testing.T) {
 		"a key that is there twice": {"controller: InTree", "controller: InTree\ncontroller: InTree",
 			`"controller" already set`},
 		"another version":                            {"v1alpha1", "v1", "must be config.nodewarden.dev/v1alpha1 with kind: KubeletIntent"},
-		"off, which YAML takes for false":            {"Disabled", "off", "cannot unmarshal bool"},
+		"off, which YAML takes for false":            {"Disabled", "off", `nodeLease: Unsupported value: "false": supported values: "Enabled", "Disabled", "Stretched"`},
 		"a lease that is neither":                    {"Disabled", "Gone", `nodeLease: Unsupported value: "Gone"`},
 		"a version nobody can read":                  {"kubeletVersion: v1.38.0", "kubeletVersion: newest", `kubeletVersion: Invalid value: "newest"`},
 		"a kubelet newer than the control plane":     {"kubeletVersion: v1.38.0", "kubeletVersion: v1.39.0", "newer than the control plane"},

@@ -38,9 +38,10 @@ func (s scope) kubelet() string {
 	return anyOf(append([]string{own}, anyIs(s.p.StandIns)...)...)
 }
 
-// judges is true for a write that everybody but kubelets and node lifecycle
-// controllers, ours included, is judged for. All reports of a cluster's kubelets
-// come this way, once a policy, so their question is put first and alone.
+// judges is true for those writes that touch something, of everybody but
+// kubelets and node lifecycle controllers, ours included. Every report of every
+// kubelet comes by here, once for each policy: so it is asked first, and alone,
+// whether the node's own kubelet writes.
 func (s scope) judges(touches string) string {
 	others := slices.Concat(s.p.StandIns, []contract.Identity{s.p.Controller}, s.p.Lifecycle)
 	return own + ` ? false :
