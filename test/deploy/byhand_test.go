@@ -1,9 +1,7 @@
 package deploy
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
+	"context"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/nodewarden/nodewarden/contract"
-	"github.com/nodewarden/nodewarden/test/controlplane"
 	"github.com/nodewarden/nodewarden/test/controlplane/guard"
 	"github.com/nodewarden/nodewarden/webhook/policy"
 )
@@ -45,29 +42,16 @@ func TestPoliciesAppliedByHandAsThePageSaysLeaveNothingOfAStricterFile(t *testin
 	sh("nodewarden policy render --form policy --profile warn | kubectl diff --server-side -f -")
 }
 
-// shell runs commands in an empty folder, with kubectl and nodewarden at hand.
+// shell runs commands of our pages.
 func (c *cluster) shell() func(command string) {
 	c.Helper()
-	program, err := guard.Build(c.ctx, c.ControlPlane, "nodewarden")
+	run, err := guard.Shell(context.WithoutCancel(c.ctx), c.ControlPlane, c.TempDir()) // for cleanups, too
 	if err != nil {
 		c.Fatal(err)
-	}
-	kube, err := controlplane.Binary(c.ctx, os.Stderr)
-	if err != nil {
-		c.Fatal(err)
-	}
-	bin, folder := c.TempDir(), c.TempDir()
-	for name, target := range map[string]string{"nodewarden": program, "kubectl": kube} {
-		if err := os.Symlink(target, filepath.Join(bin, name)); err != nil {
-			c.Fatal(err)
-		}
 	}
 	return func(command string) {
 		c.Helper()
-		cmd := exec.Command("sh", "-e", "-c", command)
-		cmd.Dir = folder
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "KUBECONFIG="+c.kubeconfig, "KUBECACHEDIR="+folder)
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := run(command, ""); err != nil {
 			c.Fatalf("%s: %v\n%s", command, err, out)
 		}
 	}

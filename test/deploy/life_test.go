@@ -59,16 +59,23 @@ func TestUpgradeAndRollbackChangeWhatIsInForce(t *testing.T) {
 	}
 }
 
+// breakGlass are the runbook's commands.
+var breakGlass = []string{
+	`kubectl patch validatingwebhookconfiguration nodewarden-contract --type=json -p '[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]'`,
+	`kubectl delete validatingwebhookconfiguration nodewarden-contract`,
+	`for b in $(kubectl get validatingadmissionpolicybinding -l app.kubernetes.io/name=nodewarden -o name); do kubectl patch $b --type=merge -p '{"spec":{"validationActions":["Warn"]}}'; done`,
+	`kubectl delete validatingadmissionpolicybinding -l app.kubernetes.io/name=nodewarden`,
+}
+
 // The way out when everything is wrong must not lead through what is wrong.
 func TestBreakGlassNeedsNobodysConsent(t *testing.T) {
 	for name, glass := range map[string]struct {
-		values  string
-		command []string
+		values, command string
 	}{
-		"delete the configuration of a dead webhook that fails closed": {"webhook-only", []string{"delete", "validatingwebhookconfiguration", "nodewarden-contract"}},
-		"let a dead webhook fail open": {"webhook-only", []string{"patch", "validatingwebhookconfiguration", "nodewarden-contract", "--type=json",
-			"-p", `[{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": "Ignore"}]`}},
-		"unbind the policies": {"policy-only", []string{"delete", "validatingadmissionpolicybinding", "-l", "app.kubernetes.io/name=nodewarden"}},
+		"let a dead webhook fail open":                                 {"webhook-only", breakGlass[0]},
+		"delete the configuration of a dead webhook that fails closed": {"webhook-only", breakGlass[1]},
+		"have the policies warn":                                       {"policy-only", breakGlass[2]},
+		"unbind the policies":                                          {"policy-only", breakGlass[3]},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCluster(t)
@@ -95,9 +102,7 @@ func TestBreakGlassNeedsNobodysConsent(t *testing.T) {
 			if err := c.report(node); err != nil {
 				t.Errorf("the kubelet is stuck with it: %v", err)
 			}
-			if out, err := c.Kubectl(c.ctx, c.Admin(), glass.command...); err != nil {
-				t.Fatalf("%v\n%s", err, out)
-			}
+			c.shell()(glass.command)
 			c.eventually("the write gets through", func(ctx context.Context) error { return record(ctx, detector, node, word, dryRun) })
 		})
 	}

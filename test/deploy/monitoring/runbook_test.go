@@ -3,9 +3,7 @@ package monitoring
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -103,30 +101,10 @@ func TestTheRunbooksCommandsPrintWhatItSays(t *testing.T) {
 	cp := controlplane.ForTest(t, controlplane.Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	nodewarden, err := guard.Build(ctx, cp, "nodewarden")
+	home := t.TempDir()
+	shell, err := guard.Shell(ctx, cp, home)
 	if err != nil {
 		t.Fatal(err)
-	}
-	kube, err := controlplane.Binary(ctx, os.Stderr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := t.TempDir()
-	for name, program := range map[string]string{"kubectl": kube, "nodewarden": nodewarden} {
-		if err := os.Symlink(program, filepath.Join(path, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	kubeconfig, err := cp.Kubeconfig(cp.Admin())
-	if err != nil {
-		t.Fatal(err)
-	}
-	shell := func(command, stdin string) (string, error) {
-		cmd := exec.CommandContext(ctx, "bash", "-o", "pipefail", "-c", command)
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+path, "PATH="+path+":"+os.Getenv("PATH"))
-		cmd.Stdin = strings.NewReader(stdin)
-		out, err := cmd.CombinedOutput()
-		return string(out), err
 	}
 	prepare := func(command, stdin string) {
 		t.Helper()
@@ -135,7 +113,7 @@ func TestTheRunbooksCommandsPrintWhatItSays(t *testing.T) {
 		}
 	}
 	prepare("kubectl apply --server-side -f -", world)
-	certs.New(t).Issue(t, time.Now().Add(time.Hour)).Write(t, path)
+	certs.New(t).Issue(t, time.Now().Add(time.Hour)).Write(t, home)
 	prepare(`kubectl -n nodewarden-system create secret tls nodewarden-webhook-tls --cert="$HOME/tls.crt" --key="$HOME/tls.key"`, "")
 	prepare("nodewarden policy render --form policy --profile enforce | kubectl apply --server-side -f -", "")
 	prepare("nodewarden policy render --form webhook --install webhook-alone | kubectl apply --server-side -f -", "")
