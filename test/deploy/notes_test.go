@@ -61,7 +61,7 @@ func TestVerifyFailsWhereNothingGuards(t *testing.T) {
 		"a guard is expected and there is none": {[]string{"--wait=0s", "--node=" + node}, 1, "with silence, not with refusal"},
 		"none is expected":                      {[]string{"--wait=0s", "--expect=silence"}, 0, "silence, as it should be"},
 		"an expectation that is none":           {[]string{"--expect=denial"}, 2, "--expect"},
-		"no such node":                          {[]string{"--wait=0s", "--node=nobody"}, 1, "nobody"},
+		"no such node":                          {[]string{"--wait=0s", "--node=nobody"}, 3, "nobody"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cmd := exec.Command(program, append([]string{"verify", "--kubeconfig=" + c.kubeconfig}, try.args...)...)

@@ -55,7 +55,7 @@ func TestTheWebhookIsAskedAboutNothingButNodesAndNeverWaitedForLong(t *testing.T
 			for _, r := range entry.Rules {
 				asked = append(asked, fmt.Sprintf("%s %s %s %s %s", r.Operations, r.APIGroups, r.APIVersions, r.Resources, *r.Scope))
 			}
-			want := []string{"[CREATE] [] [v1] [nodes] Cluster", "[UPDATE] [] [v1] [nodes/status] Cluster"}
+			want := []string{"[UPDATE] [] [v1] [nodes/status] Cluster", "[CREATE] [] [v1] [nodes] Cluster"}
 			if !slices.Equal(asked, want) {
 				t.Errorf("%s is asked about %q", entry.Name, asked)
 			}
