@@ -1,6 +1,9 @@
 package contract
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 var recoveryHold = promise{
 	name:      RecoveryHold,
@@ -32,10 +35,19 @@ func (l look) takesBack() bool { return l.was.Status == statusTrue && l.is.Statu
 // the API server's. Where managedFields do not tell, the stamps must do.
 func (l look) recoveryAge() (time.Duration, bool) {
 	if silent, ok := l.silence(); ok {
-		return max(0, between(l.was.Transition, l.was.Heartbeat)) + silent, true
+		return sum(max(0, between(l.was.Transition, l.was.Heartbeat)), silent), true
 	}
 	if !plausible(l.was.Transition) {
 		return 0, false
 	}
 	return between(l.was.Transition, l.is.Transition), true
+}
+
+// sum is a + b, or the longest Duration: two intervals of up to two hundred
+// years each can be more than it holds. a is not negative.
+func sum(a, b time.Duration) time.Duration {
+	if b > math.MaxInt64-a {
+		return math.MaxInt64
+	}
+	return a + b
 }

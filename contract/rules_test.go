@@ -246,6 +246,13 @@ var cases = map[Rule]map[string]ruleCase{
 			write: func(w *Write) { w.was().Transition = at(-4); w.Now = at(6); w.is().Transition = at(6) }},
 		"a kubelet that steps its clock back has not been Ready for less than nothing": {
 			write: func(w *Write) { w.was().Transition = at(500); w.Now = at(10); w.is().Transition = at(10) }},
+		"two ages that are longer together than a Duration can say are no young recovery": {
+			write: func(w *Write) {
+				end := time.Date(2200, 12, 31, 23, 59, 59, 0, time.UTC)
+				w.was().Transition = noon
+				w.was().Heartbeat, w.is().Heartbeat = end, end
+				w.Now, w.is().Transition = end, end
+			}},
 		"taking it back to False as well": {
 			write: func(w *Write) {
 				w.was().Transition = noon
