@@ -67,6 +67,12 @@ var breakGlass = []string{
 	`kubectl delete validatingadmissionpolicybinding -l app.kubernetes.io/name=nodewarden`,
 }
 
+// beforePuttingBack are those that take away what was patched.
+var beforePuttingBack = []string{
+	`kubectl delete validatingadmissionpolicybinding -l app.kubernetes.io/name=nodewarden`,
+	`kubectl delete validatingwebhookconfiguration nodewarden-contract --ignore-not-found`,
+}
+
 // The way out when everything is wrong must not lead through what is wrong.
 func TestBreakGlassNeedsNobodysConsent(t *testing.T) {
 	for name, glass := range map[string]struct {
@@ -102,8 +108,20 @@ func TestBreakGlassNeedsNobodysConsent(t *testing.T) {
 			if err := c.report(node); err != nil {
 				t.Errorf("the kubelet is stuck with it: %v", err)
 			}
-			c.shell()(glass.command)
+			sh := c.shell()
+			sh(glass.command)
 			c.eventually("the write gets through", func(ctx context.Context) error { return record(ctx, detector, node, word, dryRun) })
+
+			for _, command := range beforePuttingBack {
+				sh(command)
+			}
+			c.helm("upgrade", release, chart, "--reuse-values")
+			c.eventually("it is stuck or refused again", func(ctx context.Context) error {
+				if err := record(ctx, detector, node, word, dryRun); err == nil {
+					return fmt.Errorf("was admitted")
+				}
+				return nil
+			})
 		})
 	}
 }

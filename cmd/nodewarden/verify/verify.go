@@ -61,7 +61,7 @@ func Command() *cobra.Command {
 		Use:   "verify",
 		Short: "Ask a cluster whether the contract is in force, with a write that is never stored",
 		Long: "Reports the failure of a node in a way that the contract forbids, as a dry run, and says what the cluster answers. " +
-			"It needs to list nodes and to patch nodes/status. It exits with 0 when the answer is the expected one, with 1 when it is another, and with 3 when the cluster cannot be asked.",
+			"It needs to list nodes and to patch nodes/status. It exits with 0 when the answer is the expected one, with 1 when it is another, with 2 when a flag cannot be used, and with 3 when the cluster cannot be asked.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

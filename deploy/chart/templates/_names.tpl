@@ -44,7 +44,7 @@ app.kubernetes.io/component: {{ . }}
 {{- if and (ne .Values.install "policy-alone") (not .Values.webhook.url) }}true{{ end -}}
 {{- end -}}
 
-{{/* A value that may be off, of which YAML makes false. */}}
+{{/* A value that may be off, of which YAML makes false; null is none. */}}
 {{- define "nodewarden.word" -}}
-{{- ternary "off" . (kindIs "bool" .) -}}
+{{- ternary "off" . (has (kindOf .) (list "bool" "invalid")) -}}
 {{- end -}}
