@@ -1,9 +1,9 @@
 package kubeletcfg
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -53,15 +53,6 @@ const (
 	// LeaseStretched: renewed less often. The most that older kubelets can do.
 	LeaseStretched NodeLease = "Stretched"
 )
-
-// UnmarshalJSON never fails: Validate tells what is no such word. YAML makes
-// true and false of words that somebody may well write here.
-func (n *NodeLease) UnmarshalJSON(b []byte) error {
-	if json.Unmarshal(b, (*string)(n)) != nil {
-		*n = NodeLease(b)
-	}
-	return nil
-}
 
 // Intent is what somebody wants of a cluster's kubelets and of what watches them.
 type Intent struct {
@@ -136,7 +127,7 @@ func ParseIntent(data []byte) (Intent, error) {
 	}
 	strict, err := kjson.UnmarshalStrict(doc, &in)
 	if err != nil {
-		return in, fmt.Errorf("intent: %w", err)
+		return in, fmt.Errorf("intent: %w", mistyped(err))
 	}
 	var errs field.ErrorList
 	for _, e := range strict {
@@ -149,6 +140,18 @@ func ParseIntent(data []byte) (Intent, error) {
 func unknown(e error) *field.Error {
 	_, quoted, _ := strings.Cut(e.Error(), `"`)
 	return field.Forbidden(field.NewPath(strings.TrimSuffix(quoted, `"`)), "a "+IntentKind+" has no such field: remove it, or mend its spelling")
+}
+
+var wrongType = regexp.MustCompile(`cannot unmarshal (\w+).* into Go struct field \w+\.(\S+) of type`)
+
+// mistyped is err, which names Go's types, as an error at the value. YAML makes
+// numbers of versions, and true and false of words such as on and off.
+func mistyped(err error) error {
+	m := wrongType.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	return field.TypeInvalid(field.NewPath(m[2]), m[1], "something else belongs here; what YAML takes for a number, for true or for false needs quotes to be text")
 }
 
 // Validate returns everything wrong with in, each at its own path.

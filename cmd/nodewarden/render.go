@@ -55,7 +55,7 @@ The output holds nothing that changes from one run to the next.`,
   nodewarden policy render --form static --output-dir ./admission --host-dir /etc/kubernetes/nodewarden`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := f.apply(cmd.Flags()); err != nil {
+			if err := f.refuseIdle(cmd.Flags()); err != nil {
 				return err
 			}
 			return render(s.out, f)
@@ -81,8 +81,8 @@ var formOf = map[string]string{
 	"host-dir": "static",
 }
 
-// apply is an error where a flag was given that would do nothing.
-func (f renderFlags) apply(given *pflag.FlagSet) error {
+// refuseIdle is an error where a flag was given that would do nothing.
+func (f renderFlags) refuseIdle(given *pflag.FlagSet) error {
 	var problems []error
 	given.Visit(func(flag *pflag.Flag) {
 		if form, ok := formOf[flag.Name]; ok && f.form != form && f.form != "" {

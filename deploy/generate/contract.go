@@ -68,8 +68,9 @@ type document struct {
 	// Is names one writer by user, IsIn by user and group.
 	Is   string `yaml:"is"`
 	IsIn string `yaml:"isIn"`
-	// External is true for writers that are judged, ChangesReady and Touches for
-	// writes that are: the second also where labels decide who may write.
+	// External begins the condition with the writers that are judged; one of
+	// ChangesReady and Touches ends it with the writes that are: the second also
+	// where labels decide who may write.
 	External     string `yaml:"external"`
 	ChangesReady string `yaml:"changesReady"`
 	Touches      string `yaml:"touches"`
