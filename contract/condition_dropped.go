@@ -10,6 +10,7 @@ var conditionDropped = promise{
 	name:      ConditionDropped,
 	byDefault: Deny,
 	about:     theObject,
+	compares:  true,
 	refuses:   "a write that changes Ready also removes another condition type",
 	broken: func(l look) *Violation {
 		lost := dropped(l.w.Before, l.w.After)

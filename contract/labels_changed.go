@@ -6,6 +6,7 @@ var labelsChanged = promise{
 	name:      LabelsChanged,
 	byDefault: Warn,
 	about:     theObject,
+	compares:  true,
 	refuses:   "a write that changes Ready also changes labels, annotations, ownerReferences or finalizers",
 	broken: func(l look) *Violation {
 		touched := l.w.Touched.names()

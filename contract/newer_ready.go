@@ -6,6 +6,7 @@ var newerReady = promise{
 	name:      NewerReady,
 	byDefault: Deny,
 	about:     theStamp,
+	compares:  true,
 	refuses:   "the status became Unknown and the new lastTransitionTime is not later than the kubelet's last word",
 	broken: func(l look) *Violation {
 		if !l.becameUnknown() || !plausible(l.is.Transition) {

@@ -40,10 +40,10 @@ func random(r *rand.Rand) Write {
 		w.After = slices.Clone(w.Before)
 		w.After[r.IntN(len(w.After))] = condition()
 	}
-	if r.IntN(8) == 0 {
-		w.Verb, w.Before = Create, nil
-	}
 	w.Touched.Labels, w.Touched.Finalizers = r.IntN(8) == 0, r.IntN(8) == 0
+	if r.IntN(8) == 0 {
+		w.Verb, w.Before, w.Spoke, w.Touched = Create, nil, time.Time{}, Touched{}
+	}
 	w.Labels = map[string]string{"pool": pick("a", "b")}
 	if r.IntN(6) == 0 {
 		w.User.Name = pick("system:node:n1", "system:node:n2", "admin")
@@ -142,7 +142,7 @@ func TestKubeletsAndLifecycleControllersAreNeverJudged(t *testing.T) {
 }
 
 func TestNothingIsDeniedOnCreate(t *testing.T) {
-	warned := 0
+	warned, rules := 0, map[Rule]bool{}
 	eachRandom(t, manyWrites, func(w Write, _ Policy, broken []Violation) {
 		if w.Verb != Create {
 			return
@@ -151,9 +151,17 @@ func TestNothingIsDeniedOnCreate(t *testing.T) {
 			t.Errorf("%v denied on CREATE", names(broken))
 		}
 		warned += len(With(Warn, broken))
+		for _, r := range names(broken) {
+			rules[r] = true
+		}
 	})
 	if warned == 0 {
 		t.Error("nothing was warned of either")
+	}
+	for _, r := range Rules() {
+		if rules[r] != r.JudgesCreation() {
+			t.Errorf("%s: a creation broke it: %v; JudgesCreation says %v", r, rules[r], r.JudgesCreation())
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ var readyMissing = promise{
 	name:      ReadyMissing,
 	byDefault: Deny,
 	about:     theObject,
+	compares:  true,
 	refuses:   "the stored Node has a Ready entry and the new one has none",
 	broken: func(l look) *Violation {
 		if !l.had || hasType(l.w.After, typeReady) {

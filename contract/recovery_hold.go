@@ -9,6 +9,7 @@ var recoveryHold = promise{
 	name:      RecoveryHold,
 	byDefault: Deny,
 	about:     theStamp,
+	compares:  true,
 	refuses:   "the stored status is True, the new one is not, and the recovery is younger than recoveryHold",
 	broken: func(l look) *Violation {
 		if !l.takesBack() || !plausible(l.is.Transition) {

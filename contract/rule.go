@@ -64,6 +64,8 @@ type promise struct {
 	// about says which part of a write the rule looks at, and with that, which
 	// writes it has a say in.
 	about subject
+	// compares marks a rule on what became of something: a creation cannot break it.
+	compares bool
 	// broken returns what is wrong, or nil.
 	broken func(look) *Violation
 }
@@ -114,6 +116,13 @@ func (r Rule) Refuses() string {
 func (r Rule) JudgesTransitionTime() bool {
 	p := r.promise()
 	return p != nil && p.about == theStamp
+}
+
+// JudgesCreation says whether the creation of a Node can break r. It cannot
+// break the rules that compare with what was there before.
+func (r Rule) JudgesCreation() bool {
+	p := r.promise()
+	return p != nil && !p.compares
 }
 
 func (r Rule) promise() *promise {

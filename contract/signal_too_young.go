@@ -6,6 +6,7 @@ var signalTooYoung = promise{
 	name:      SignalTooYoung,
 	byDefault: Off,
 	about:     theStamp,
+	compares:  true,
 	refuses:   "the status became Unknown and the kubelet has been silent for less than signalPersistence",
 	broken: func(l look) *Violation {
 		if !l.becameUnknown() || !plausible(l.is.Transition) {

@@ -4,6 +4,7 @@ var transitionTimeMoved = promise{
 	name:      TransitionTimeMoved,
 	byDefault: Deny,
 	about:     theEntry,
+	compares:  true,
 	refuses:   "the status stayed Unknown and lastTransitionTime moved",
 	broken: func(l look) *Violation {
 		stayed := l.was.Status == statusUnknown && l.is.Status == statusUnknown

@@ -34,7 +34,7 @@ type Write struct {
 
 	// Spoke is the API server's time of the kubelet's last word: of the newest
 	// status entry in Before's managedFields that owns Ready's
-	// lastHeartbeatTime. Zero where there is none.
+	// lastHeartbeatTime. Zero where there is none, as on Create.
 	Spoke time.Time
 	// Now is the API server's time of this write: of the newest status entry in
 	// After's managedFields that owns any field of Ready. Zero where there is none.

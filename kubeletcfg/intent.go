@@ -174,6 +174,9 @@ func oneOf[T ~string](name string, got T, allowed ...T) field.ErrorList {
 	if slices.Contains(allowed, got) {
 		return nil
 	}
+	if got == "" {
+		return field.ErrorList{field.Required(field.NewPath(name), fmt.Sprintf("say one of %q", allowed))}
+	}
 	return field.ErrorList{field.NotSupported(field.NewPath(name), got, allowed)}
 }
 

@@ -40,6 +40,7 @@ func TestAnIntentIsReadStrictly(t *testing.T) {
 		"off in quotes":                              {"Disabled", `"off"`, `nodeLease: Unsupported value: "off": supported values: "Enabled", "Disabled", "Stretched"`},
 		"a version that YAML takes for a number":     {"kubeletVersion: v1.38.0", "kubeletVersion: 1.38", `kubeletVersion: Invalid value: "number": something else belongs here`},
 		"a list deep inside":                         {"template: a-2", "template: [a-2]", `clusterAPI.workers.template: Invalid value: "array"`},
+		"no lease at all":                            {"nodeLease: Disabled\n", "", `nodeLease: Required value: say one of ["Enabled" "Disabled" "Stretched"]`},
 		"a lease that is neither":                    {"Disabled", "Gone", `nodeLease: Unsupported value: "Gone"`},
 		"a version nobody can read":                  {"kubeletVersion: v1.38.0", "kubeletVersion: newest", `kubeletVersion: Invalid value: "newest"`},
 		"a kubelet newer than the control plane":     {"kubeletVersion: v1.38.0", "kubeletVersion: v1.39.0", "newer than the control plane"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nodewarden/nodewarden/contract"
 	"github.com/nodewarden/nodewarden/webhook/policy"
@@ -89,6 +90,9 @@ func (f renderFlags) refuseIdle(given *pflag.FlagSet) error {
 			problems = append(problems, fmt.Errorf("--%s is for --form %s and does nothing for --form %s: leave it out", flag.Name, form, f.form))
 		}
 	})
+	if f.url == "" && given.Changed("url") {
+		problems = append(problems, errors.New(`--url "": want https://HOST/PATH, or leave it out`))
+	}
 	if f.url != "" && (given.Changed("service") || given.Changed("path")) {
 		problems = append(problems, errors.New("--url takes the place of --service and --path: give one or the other"))
 	}
@@ -166,6 +170,9 @@ func (f renderFlags) webhook(server policy.Version) (policy.WebhookOptions, erro
 		if err != nil {
 			return o, err
 		}
+		if !strings.HasPrefix(f.path, "/") || strings.ContainsAny(f.path, "?#") {
+			return o, fmt.Errorf("--path %q: want a path such as /validate, without ? and #", f.path)
+		}
 		s.Path = f.path
 		o.Service = s
 	}
@@ -187,7 +194,7 @@ func serviceFrom(text string) (*policy.ServiceReference, error) {
 	problem := fmt.Errorf("--service %q: want NAMESPACE/NAME or NAMESPACE/NAME:PORT", text)
 	address, port, hasPort := strings.Cut(text, ":")
 	namespace, name, ok := strings.Cut(address, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1035Label(name)) > 0 {
 		return nil, problem
 	}
 	s := &policy.ServiceReference{Namespace: namespace, Name: name}

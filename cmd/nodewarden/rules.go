@@ -51,7 +51,11 @@ func explain(out io.Writer, name string, p contract.Policy) error {
 	fmt.Fprintf(out, "%s\n", r)
 	fmt.Fprintf(out, "  broken when   %s\n", r.Refuses())
 	fmt.Fprintf(out, "  by default    %s\n", r.Default())
-	fmt.Fprintf(out, "  in this policy %s; at most warn when a Node is created\n", p.Action(r))
+	create := "; at most warn when a Node is created"
+	if !r.JudgesCreation() {
+		create = "; the creation of a Node cannot break it"
+	}
+	fmt.Fprintf(out, "  in this policy %s%s\n", p.Action(r), create)
 	for _, setting := range settings(r, p) {
 		fmt.Fprintf(out, "  %s\n", setting)
 	}

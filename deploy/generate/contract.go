@@ -57,10 +57,12 @@ type rule struct {
 	Policy  string          `yaml:"policy"`
 	Default contract.Action `yaml:"default"`
 	// Stamp marks the rules that exclude each other, in this order.
-	Stamp   bool   `yaml:"stamp,omitempty"`
-	Refuses string `yaml:"refuses"`
-	Broken  part   `yaml:"broken"`
-	Said    part   `yaml:"said"`
+	Stamp bool `yaml:"stamp,omitempty"`
+	// Creation marks the rules that a Node's creation can break too.
+	Creation bool   `yaml:"creation,omitempty"`
+	Refuses  string `yaml:"refuses"`
+	Broken   part   `yaml:"broken"`
+	Said     part   `yaml:"said"`
 }
 
 // document is files/contract.yaml.
@@ -369,7 +371,7 @@ func (d *document) readRules() error {
 	for _, g := range set.Guards {
 		r := g.Rule
 		d.Rules = append(d.Rules, rule{
-			Name: r, Policy: g.Policy.Name, Default: r.Default(), Stamp: r.JudgesTransitionTime(), Refuses: r.Refuses(),
+			Name: r, Policy: g.Policy.Name, Default: r.Default(), Stamp: r.JudgesTransitionTime(), Creation: r.JudgesCreation(), Refuses: r.Refuses(),
 			Broken: newPart(broken[r]), Said: newPart(said[r]),
 		})
 	}

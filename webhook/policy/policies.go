@@ -32,7 +32,8 @@ type Set struct {
 type Guard struct {
 	Rule   contract.Rule
 	Policy *admissionv1.ValidatingAdmissionPolicy
-	// Bindings are one for every write, or one for UPDATE and one for CREATE.
+	// Bindings are one for every write that the policy matches, or one for UPDATE
+	// and one for CREATE.
 	Bindings []*admissionv1.ValidatingAdmissionPolicyBinding
 }
 
@@ -150,13 +151,21 @@ func (r *renderer) policy(c clause) *admissionv1.ValidatingAdmissionPolicy {
 	}
 	policy.Spec = admissionv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy:    &fail,
-		MatchConstraints: resources(updateStatus, createNode),
+		MatchConstraints: resources(judged(c.rule)...),
 		MatchConditions:  r.matchConditions(c.rule),
 		Variables:        read(slices.Clone(r.known), check.MessageExpression),
 		Validations:      []admissionv1.Validation{check},
 		AuditAnnotations: []admissionv1.AuditAnnotation{note},
 	}
 	return policy
+}
+
+// judged are the writes that can break a rule.
+func judged(rule contract.Rule) []admissionv1.RuleWithOperations {
+	if !rule.JudgesCreation() {
+		return []admissionv1.RuleWithOperations{updateStatus}
+	}
+	return []admissionv1.RuleWithOperations{updateStatus, createNode}
 }
 
 // read are those of the known variables that an expression reads, directly or
@@ -207,6 +216,9 @@ func (r *renderer) bindings(rule contract.Rule) []*admissionv1.ValidatingAdmissi
 	}
 	switch r.p.Action(rule) {
 	case contract.Deny:
+		if !rule.JudgesCreation() {
+			return []*admissionv1.ValidatingAdmissionPolicyBinding{bind("", admissionv1.Deny)}
+		}
 		return []*admissionv1.ValidatingAdmissionPolicyBinding{
 			bind("", admissionv1.Deny, updateStatus),
 			bind(".create", admissionv1.Warn, createNode),

@@ -32,8 +32,8 @@ func clauses(p *contract.Policy) []clause {
 			sentence{`"status.conditions[Ready]"`, `"stands more than once"`, entries(`variables.ready.was.entries`), entries(`variables.ready.is.entries`),
 				`"change the entry that is there; do not append a second one"`}.String()},
 		{contract.ConditionDropped,
-			scoped + `size(variables.lost) > 0`,
-			sentence{`"status.conditions"`, `"lost other conditions"`, list(`variables.lost`), `"none"`,
+			scoped + `size(` + lost + `) > 0`,
+			sentence{`"status.conditions"`, `"lost other conditions"`, `[` + lost + `].map(lost, ` + list("lost") + `)[0]`, `"none"`,
 				`"use a strategic merge patch of the Ready entry alone; a JSON merge patch replaces the whole list"`}.String()},
 		{contract.OtherConditionChanged,
 			scoped + `size(variables.changedPressures) > 0`,
@@ -99,9 +99,9 @@ func clauses(p *contract.Policy) []clause {
 			about("lastTransitionTime", `"moved without a transition"`,
 				`"leave it at " + variables.ready.was.transition + ": a timer that is re-stamped never expires, and a node that is already Unknown need not be written"`)},
 		{contract.ClockSkew,
-			`variables.ready.is.judged && variables.ready.is.transition != variables.ready.was.transition && variables.ready.is.transitionAt > 0 && variables.clock.now > 0 &&
+			`variables.ready.is.judged && variables.ready.is.transition != variables.ready.was.transition && variables.ready.is.transitionAt > 0 && variables.ready.now > 0 &&
   (` + skew + ` > ` + atMost(p.MaxClockSkew) + ` || ` + skew + ` < -` + atMost(p.MaxClockSkew) + `)`,
-			about("lastTransitionTime", `"is " + `+span(skew)+` + " from the API server's clock, " + `+instantOf("variables.clock.now"),
+			about("lastTransitionTime", `"is " + `+span(skew)+` + " from the API server's clock, " + `+instantOf("variables.ready.now"),
 				`"set the detector's clock"`)},
 		{contract.UnauthorizedDetector,
 			`variables.detector.changesLabels || variables.detector.changesReady && !variables.ready.is.repairs && !variables.detector.listed`,
@@ -112,7 +112,7 @@ func clauses(p *contract.Policy) []clause {
 	})
 }
 
-const skew = `variables.ready.is.transitionAt - variables.clock.now`
+const skew = `variables.ready.is.transitionAt - variables.ready.now`
 
 // stampVerdict is the first of the rules on a new lastTransitionTime that is
 // broken, or empty.

@@ -29,20 +29,25 @@ func facts(p *contract.Policy) ([]admissionv1.Variable, error) {
 	return []admissionv1.Variable{
 		variable("detector", detector),
 		variable("ready", ready(p)),
-		variable("clock", clock),
-		variable("lost", lost),
 		variable("changedPressures", changedPressures),
 		variable("touched", touched),
 	}, nil
 }
 
 // ready is Ready before and after the write. Its is.judged is true where the
-// rules on the entry itself have a say.
+// rules on the entry itself have a say; spoke and now are what the API server's
+// clock said, in seconds, when the kubelet last spoke, and at this write; 0 where
+// that is not known.
 func ready(p *contract.Policy) string {
 	const repairs = `size(all) == 1 && was.entries > 1 && e == was.entry`
-	return `[` + readyEntry(conditionsBefore, "") + `].map(was, {"was": was, "is": ` + readyEntry(conditionsAfter, `,
+	return `[` + readyEntry(conditionsBefore, "") + `].map(was, {
+"was": dyn(was),
+"is": dyn(` + readyEntry(conditionsAfter, `,
   "repairs": dyn(`+repairs+`),
-  "judged": dyn(`+inScope(p)+`size(all) > 0 && size(all) <= `+maxReady+` && was.entries <= `+maxReady+` && !(`+repairs+`))`) + `})[0]`
+  "judged": dyn(`+inScope(p)+`size(all) > 0 && size(all) <= `+maxReady+` && was.entries <= `+maxReady+` && !(`+repairs+`))`) + `),
+"spoke": dyn(` + newest("oldObject", ` && "f:lastHeartbeatTime" in ready`) + `),
+"now": dyn(` + newest("object", "") + `)
+})[0]`
 }
 
 // detector says what decides who may write this Node.
@@ -79,13 +84,6 @@ func readyEntry(conditions, more string) string {
   "transitionAt": dyn(` + at("e[4]") + `)` + more + `
 })[0])[0]`
 }
-
-// clock is what the API server's clock said, in seconds, when the kubelet last
-// spoke, and at this write; 0 where that is not known.
-var clock = `{
-  "spoke": ` + newest("oldObject", ` && "f:lastHeartbeatTime" in ready`) + `,
-  "now": ` + newest("object", "") + `
-}`
 
 // newest is the latest time of those status entries in an object's managedFields
 // that own fields of Ready and meet a condition, in seconds; or 0 where it
@@ -132,10 +130,10 @@ const (
 	becameUnknown = `variables.ready.is.status == "Unknown" && variables.ready.was.status != "Unknown"`
 	takesBack     = `variables.ready.was.status == "True" && variables.ready.is.status != "True"`
 
-	lastWords       = `(variables.clock.spoke > 0 ? [dyn(variables.clock.spoke)] : [variables.ready.was.transitionAt, variables.ready.was.heartbeatAt])`
+	lastWords       = `(variables.ready.spoke > 0 ? [dyn(variables.ready.spoke)] : [variables.ready.was.transitionAt, variables.ready.was.heartbeatAt])`
 	notLater        = lastWords + `.filter(t, t >= variables.ready.is.transitionAt)`
-	measured        = `variables.clock.spoke > 0 && variables.clock.now > 0`
-	measuredSilence = `variables.clock.now - variables.clock.spoke`
+	measured        = `variables.ready.spoke > 0 && variables.ready.now > 0`
+	measuredSilence = `variables.ready.now - variables.ready.spoke`
 )
 
 // recoveryAge and silence are in seconds.

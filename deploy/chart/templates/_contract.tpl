@@ -123,7 +123,7 @@ each after those it reads.
     {{- $broken = printf "variables.stamp == %q" .name -}}
   {{- end -}}
   {{- $said := include "nodewarden.part" (dict "part" .said "set" $set) -}}
-  {{- $rules = append $rules (dict "name" .name "action" .action "policy" .policy "refuses" .refuses "broken" $broken
+  {{- $rules = append $rules (dict "name" .name "action" .action "policy" .policy "creation" .creation "refuses" .refuses "broken" $broken
         "finding" (printf "%s ? [%q, %s] : []" $broken .name $said)) -}}
 {{- end -}}
 {{- $known = append $known (dict "name" "stamp" "expression" (replace "@ladder@" $ladder $c.stamp)) -}}
