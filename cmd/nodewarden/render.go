@@ -194,7 +194,7 @@ func serviceFrom(text string) (*policy.ServiceReference, error) {
 	problem := fmt.Errorf("--service %q: want NAMESPACE/NAME or NAMESPACE/NAME:PORT", text)
 	address, port, hasPort := strings.Cut(text, ":")
 	namespace, name, ok := strings.Cut(address, "/")
-	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1035Label(name)) > 0 {
+	if !ok || len(validation.IsDNS1123Label(namespace)) > 0 || len(validation.IsDNS1123Label(name)) > 0 {
 		return nil, problem
 	}
 	s := &policy.ServiceReference{Namespace: namespace, Name: name}

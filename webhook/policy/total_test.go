@@ -46,7 +46,7 @@ func TestNoRequestEndsInAnEvaluationError(t *testing.T) {
 		if underRace {
 			many = 50
 		} else if kind == "with every rule on" && os.Getenv("NODEWARDEN_SOAK") == "" {
-			many = 400 // 3,000 take half a minute of CPU here
+			many = 500 // 3,000 take half a minute of CPU here
 		}
 		for name, r := range hostile(many) {
 			r.User = writes.Account("liveness", "detector-7")
@@ -127,6 +127,12 @@ func hostile(n int) map[string]request {
 	add(fmt.Sprint(n, " conditions, all gone"), one(append(many(n, distinct), kubelets)...), one())
 	add(fmt.Sprint(n, " conditions, all but Ready gone"), one(append(many(n, distinct), kubelets)...), one(dead))
 	add(fmt.Sprint(n, " conditions, one gone"), one(append(many(n, distinct), kubelets)...), one(append(many(n-1, distinct), dead)...))
+	if compared := 499; n > compared { // with Ready, as many as are compared
+		renamed := func(i int) string { return strings.Repeat("b", 300) + distinct(i) }
+		long := func(i int) string { return strings.Repeat("a", 300) + distinct(i) }
+		add("as many conditions as are compared, all renamed", one(append(many(compared, long), kubelets)...), one(append(many(compared, renamed), dead)...))
+		add("as many conditions as are compared, one gone", one(append(many(compared, long), kubelets)...), one(append(many(compared-1, long), dead)...))
+	}
 	add(fmt.Sprint(n, " conditions appear"), one(kubelets), one(append(many(n, distinct), dead)...))
 	add(fmt.Sprint(n, " Ready entries"), one(many(n, same("Ready"))...), one(many(n+1, same("Ready"))...))
 	add(fmt.Sprint(n, " Ready entries, all gone"), one(many(n, same("Ready"))...), one())
