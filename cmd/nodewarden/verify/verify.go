@@ -9,7 +9,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -71,12 +73,12 @@ func Command() *cobra.Command {
 			}
 			cfg, err := load(kubeconfig)
 			if err != nil {
-				return fmt.Errorf("find the API server (--kubeconfig %q): %w", kubeconfig, err)
+				return fmt.Errorf("find the API server (%s): %w", source(kubeconfig), err)
 			}
 			o.Out = cmd.OutOrStdout()
 			err = Run(cmd.Context(), cfg, o)
 			if err != nil && !errors.As(err, &Unexpected{}) {
-				err = fmt.Errorf("ask the API server %s (--kubeconfig %q): %w", cfg.Host, kubeconfig, err)
+				err = fmt.Errorf("ask the API server %s (%s): %w", cfg.Host, source(kubeconfig), err)
 			}
 			return err
 		},
@@ -106,6 +108,17 @@ func load(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+}
+
+// source says where load looks.
+func source(path string) string {
+	if files := os.Getenv(clientcmd.RecommendedConfigPathEnvVar); path == "" && files != "" {
+		return "$" + clientcmd.RecommendedConfigPathEnvVar + " " + strconv.Quote(files)
+	}
+	if path == "" {
+		return "no --kubeconfig"
+	}
+	return "--kubeconfig " + strconv.Quote(path)
 }
 
 // Unexpected is an answer that is not as it should be.
