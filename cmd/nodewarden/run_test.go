@@ -230,12 +230,12 @@ func TestAClusterThatCannotBeAskedIsNoAnswer(t *testing.T) {
 	if code != exitFailed || out != "" || !strings.Contains(errs, "--kubeconfig "+strconv.Quote(nowhere)) {
 		t.Errorf("exit code %d, want %d: %s%s", code, exitFailed, out, errs)
 	}
-	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"), 0o600); err != nil {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("KUBECONFIG", empty)
-	if _, _, errs := call(t, "", "verify", "--wait", "0s"); !strings.Contains(errs, "ask the API server https://127.0.0.1:1 ($KUBECONFIG "+strconv.Quote(empty)+")") {
+	t.Setenv("KUBECONFIG", file)
+	if _, _, errs := call(t, "", "verify", "--wait", "0s"); !strings.Contains(errs, "ask the API server https://127.0.0.1:1 ($KUBECONFIG "+strconv.Quote(file)+")") {
 		t.Errorf("the file that $KUBECONFIG names is not named: %s", errs)
 	}
 }

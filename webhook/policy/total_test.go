@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -127,7 +128,7 @@ func hostile(n int) map[string]request {
 	add(fmt.Sprint(n, " conditions, all gone"), one(append(many(n, distinct), kubelets)...), one())
 	add(fmt.Sprint(n, " conditions, all but Ready gone"), one(append(many(n, distinct), kubelets)...), one(dead))
 	add(fmt.Sprint(n, " conditions, one gone"), one(append(many(n, distinct), kubelets)...), one(append(many(n-1, distinct), dead)...))
-	if compared := 499; n > compared { // with Ready, as many as are compared
+	if compared := int(math.Sqrt(contract.MaxCompared)) - 1; n > compared { // Ready is one more
 		renamed := func(i int) string { return strings.Repeat("b", 300) + distinct(i) }
 		long := func(i int) string { return strings.Repeat("a", 300) + distinct(i) }
 		add("as many conditions as are compared, all renamed", one(append(many(compared, long), kubelets)...), one(append(many(compared, renamed), dead)...))
