@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"go.yaml.in/yaml/v3"
@@ -47,7 +46,7 @@ type part struct {
 	Cases map[string]string `yaml:"cases,omitempty"`
 }
 
-type variable struct {
+type fact struct {
 	Name string `yaml:"name"`
 	part `yaml:",inline"`
 }
@@ -78,14 +77,13 @@ type document struct {
 	Touches      string `yaml:"touches"`
 	// Skewing is true for the writes that show skew.
 	Skewing string `yaml:"skewing"`
-	// Variables are what rules are stated in.
-	Variables []variable `yaml:"variables"`
-	Rules     []rule     `yaml:"rules"`
-	// Stamp is the variable with the ladder of the rules that exclude each other.
-	Stamp string `yaml:"stamp"`
+	// Facts are what rules are stated in, and read as facts.<name>; the last of them is the
+	// ladder of the rules that exclude each other.
+	Facts []fact `yaml:"facts"`
+	Rules []rule `yaml:"rules"`
 	// Advice is what messages are made of.
 	Advice part `yaml:"advice"`
-	// Deny is the message expression of a rule that refuses, Tell that of any other.
+	// Deny is the message of a rule that refuses, Tell that of any other.
 	Deny string `yaml:"deny"`
 	Tell string `yaml:"tell"`
 	// Selects are the four forms of a label requirement.
@@ -168,7 +166,7 @@ func newDocument() (*document, error) {
 	if err := d.readWebhooks(); err != nil {
 		return nil, err
 	}
-	if err := d.readVariables(); err != nil {
+	if err := d.readFacts(); err != nil {
 		return nil, err
 	}
 	if err := d.readRules(); err != nil {
@@ -282,12 +280,12 @@ func filled(text string) string {
 	pairs = append(pairs, name("recovery-hold", hole(markedHold))...)
 	pairs = append(pairs, name("signal-persistence", hole(markedPersistence))...)
 	pairs = append(pairs, name("max-clock-skew", hole(markedSkew))...)
-	pairs = append(pairs, "was one of 1 listed", "was one of @detector-count@ listed")
+	pairs = append(pairs, `"one of 1 listed"`, `"one of @detector-count@ listed"`)
 	return strings.NewReplacer(pairs...).Replace(text)
 }
 
-// readVariables reads what the rules are stated in.
-func (d *document) readVariables() error {
+// readFacts reads what the rules are stated in.
+func (d *document) readFacts() error {
 	authorized, err := is(markedDetector.Identity)
 	if err != nil {
 		return err
@@ -300,28 +298,43 @@ func (d *document) readVariables() error {
 			return err
 		}
 		advice[s] = filled(parts.Advice)
-		for _, v := range parts.Variables {
-			text := filled(v.Expression)
-			if v.Name == "detector" {
+		for _, f := range parts.Facts {
+			text := filled(f.Expression)
+			switch f.Name {
+			case "detector":
 				if !s.detectors {
 					continue // nothing reads it
 				}
-				if text, err = replaceOnce(text, authorized, "@detectors@"); err != nil {
-					return err
-				}
+				text, err = replaceOnce(text, authorized, "@detectors@")
+			case "stamp":
+				text, err = replaceOnce(text, ladder(parts), "@ladder@")
 			}
-			if cases[v.Name] == nil {
-				cases[v.Name] = map[shape]string{}
-				d.Variables = append(d.Variables, variable{Name: v.Name})
+			if err != nil {
+				return err
 			}
-			cases[v.Name][s] = text
+			if cases[f.Name] == nil {
+				cases[f.Name] = map[shape]string{}
+				d.Facts = append(d.Facts, fact{Name: f.Name})
+			}
+			cases[f.Name][s] = text
 		}
 	}
-	for i := range d.Variables {
-		d.Variables[i].part = newPart(cases[d.Variables[i].Name])
+	for i := range d.Facts {
+		d.Facts[i].part = newPart(cases[d.Facts[i].Name])
 	}
 	d.Advice = newPart(advice)
 	return nil
+}
+
+// ladder is what the rules that exclude each other make together.
+func ladder(parts *policy.Parts) string {
+	var text string
+	for _, p := range parts.Rules {
+		if p.Rule.JudgesTransitionTime() {
+			text += filled(p.Broken) + ` ? "` + string(p.Rule) + `" :` + "\n"
+		}
+	}
+	return text
 }
 
 // newPart keeps no more cases than differ.
@@ -387,30 +400,16 @@ func (d *document) readForms() error {
 			p.Rules[r] = contract.Off
 		}
 		p.Rules[lone] = action
-		set, err := policy.Policies(p, policy.Options{})
-		if err != nil {
-			return err
-		}
 		parts, err := policy.TakenApart(p)
 		if err != nil {
 			return err
 		}
-		variables := map[string]string{}
-		for _, v := range set.Guards[0].Policy.Spec.Variables {
-			variables[v.Name] = v.Expression
-		}
-		if d.Stamp, err = replaceOnce(variables["stamp"], parts.Rules[0].Broken+` ? "`+string(lone)+`" :`+"\n", "@ladder@"); err != nil {
-			return err
-		}
-		finding := `variables.stamp == "` + string(lone) + `" ? ["` + string(lone) + `", ` + parts.Rules[0].Said + `] : []`
-		form, err := replaceOnce(set.Guards[0].Policy.Spec.Validations[0].MessageExpression, finding, "@findings@")
+		finding := `facts.stamp == "` + string(lone) + `" ? [["` + string(lone) + `"], ` + parts.Rules[0].Said + `] : []`
+		form, err := replaceOnce(parts.Rules[0].Message, finding, "@findings@")
 		if err != nil {
 			return err
 		}
 		if form, err = replaceOnce(form, parts.Advice, "@advice@"); err != nil {
-			return err
-		}
-		if form, err = replaceOnce(form, `variables.stamp == "`+string(lone)+`"`, "@broken@"); err != nil {
 			return err
 		}
 		if action == contract.Warn {
@@ -451,15 +450,15 @@ func authorizing(s labels.Selector) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	i := slices.IndexFunc(parts.Variables, func(v admissionv1.Variable) bool { return v.Name == "detector" })
+	i := slices.IndexFunc(parts.Facts, func(f policy.Fact) bool { return f.Name == "detector" })
 	named, err := is(markedDetector.Identity)
 	if err != nil {
 		return "", err
 	}
-	_, text, found := strings.Cut(parts.Variables[i].Expression, named+" && ")
+	_, text, found := strings.Cut(parts.Facts[i].Expression, named+" && ")
 	text, whole := strings.CutSuffix(text, "\n})[0]")
 	if !found || !whole {
-		return "", fmt.Errorf("the selector of a detector has another form: %s", parts.Variables[i].Expression)
+		return "", fmt.Errorf("the selector of a detector has another form: %s", parts.Facts[i].Expression)
 	}
 	return text, nil
 }

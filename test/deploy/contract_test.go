@@ -230,6 +230,7 @@ func policyValues(n int) map[string]map[string]any {
 		"nobody but kubelets is spared":  {"lifecycle": []any{}},
 		"a backslash in a name":          {"standIns": []any{map[string]any{"user": `CORP\kubelets "all"`, "group": "a b"}}},
 		"holds in other units":           {"profile": "enforce", "recoveryHold": "1h1m30s", "maxClockSkew": "90m", "signalPersistence": "45s", "rules": map[string]any{"SignalTooYoung": "deny"}},
+		"names that read like CEL":       {"profile": "enforce", "detectors": []any{map[string]any{"user": `facts.ready "facts.is`, "nodeSelector": map[string]any{"matchLabels": map[string]any{"facts.was/pool": "facts.now"}}}}, "standIns": []any{map[string]any{"user": "facts.stamp"}}, "rules": map[string]any{"UnauthorizedDetector": "deny"}},
 		"listed detectors, not enforced": {"detectors": []any{map[string]any{"user": "probe"}}, "rules": map[string]any{"UnauthorizedDetector": "off"}},
 	}
 	everything, bare := map[string]any{}, map[string]any{}

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +15,7 @@ const (
 
 	conditionsBefore = `(oldObject == null ? [] : dyn(oldObject).?status.?conditions.orValue([]))`
 	conditionsAfter  = `dyn(object).?status.?conditions.orValue([])`
+	beforeAndAfter   = `[` + conditionsBefore + `, ` + conditionsAfter + `]`
 )
 
 // quoted is s as a CEL string.
@@ -76,15 +76,4 @@ func shown(text string) string {
 }
 
 // stamp is an instant as a message shows it.
-func stamp(t string) string { return `(` + t + ` == "" ? "none" : ` + t + `)` }
-
-var reference = regexp.MustCompile(`\bvariables\.(\w+)`)
-
-// references returns the names of the variables that an expression reads.
-func references(expression string) []string {
-	var names []string
-	for _, m := range reference.FindAllStringSubmatch(expression, -1) {
-		names = append(names, m[1])
-	}
-	return names
-}
+func stamp(t string) string { return `(` + t + ` == "" ? "none" : string(` + t + `))` }

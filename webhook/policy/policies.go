@@ -40,8 +40,8 @@ type Guard struct {
 // Parts are what policies are put together from, for whoever puts them together
 // elsewhere: the Helm chart.
 type Parts struct {
-	// Variables are what the rules are stated in, each after those it reads.
-	Variables []admissionv1.Variable
+	// Facts are what the rules are stated in, each after those it reads.
+	Facts []Fact
 	// Advice is what messages are made of.
 	Advice string
 	// Rules are those that are not off, in table order.
@@ -53,21 +53,24 @@ type Part struct {
 	Rule contract.Rule
 	// Broken is true where a write breaks the rule. Those that judge a new
 	// lastTransitionTime exclude each other: a ladder of them, in table order, is
-	// the variable stamp.
+	// the fact stamp.
 	Broken string
 	// Said is the sentence about it.
 	Said string
+	// Message is the message of the rule's policy, made of what is said of all
+	// rules and of the advice.
+	Message string
 }
 
 // TakenApart returns the parts of p's policies.
 func TakenApart(p contract.Policy) (*Parts, error) {
-	known, err := facts(&p)
+	r, err := newRenderer(&p, false)
 	if err != nil {
 		return nil, err
 	}
-	parts := &Parts{Variables: known, Advice: advice(&p)}
-	for _, c := range clauses(&p) {
-		parts.Rules = append(parts.Rules, Part{c.rule, c.broken, c.said})
+	parts := &Parts{Facts: r.known, Advice: advice(&p)}
+	for _, c := range r.on {
+		parts.Rules = append(parts.Rules, Part{c.rule, c.broken, c.said, r.message(c.rule)})
 	}
 	return parts, nil
 }
@@ -81,28 +84,24 @@ type Options struct {
 	Static bool
 }
 
-// Policies renders p. The policies share their match condition and their
-// variables; each of those that deny gives the same message, which lists every
-// broken rule that denies.
+// Policies renders p. The policies share their match condition; each of those
+// that deny gives the same message, which lists every broken rule that denies.
 func Policies(p contract.Policy, o Options) (*Set, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
 	}
-	known, err := facts(&p)
+	r, err := newRenderer(&p, o.Static)
 	if err != nil {
 		return nil, err
 	}
-	on := clauses(&p)
-	r := renderer{p: &p, on: on, known: append(known, variable("stamp", stampVerdict(on))), static: o.Static}
-
 	set := &Set{}
 	for _, rule := range contract.Rules() {
-		i := slices.IndexFunc(on, func(c clause) bool { return c.rule == rule })
+		i := slices.IndexFunc(r.on, func(c clause) bool { return c.rule == rule })
 		if i < 0 {
 			set.Off = append(set.Off, rule)
 			continue
 		}
-		set.Guards = append(set.Guards, Guard{rule, r.policy(on[i]), r.bindings(rule)})
+		set.Guards = append(set.Guards, Guard{rule, r.policy(r.on[i]), r.bindings(rule)})
 	}
 	return set, nil
 }
@@ -121,9 +120,18 @@ type renderer struct {
 	p *contract.Policy
 	// on are the rules that are not off, in table order.
 	on []clause
-	// known are all variables, each after those it reads.
-	known  []admissionv1.Variable
+	// known are all facts, each after those it reads.
+	known  []Fact
 	static bool
+}
+
+func newRenderer(p *contract.Policy, static bool) (*renderer, error) {
+	on := clauses(p)
+	known, err := factsOf(p, on)
+	if err != nil {
+		return nil, err
+	}
+	return &renderer{p, on, known, static}, nil
 }
 
 // name is the name of the policy and of its binding; of the binding for CREATE, with part.
@@ -138,12 +146,12 @@ func (r *renderer) name(rule contract.Rule, part string) string {
 func (r *renderer) policy(c clause) *admissionv1.ValidatingAdmissionPolicy {
 	fail, invalid := admissionv1.Fail, metav1.StatusReasonInvalid
 	check := admissionv1.Validation{
-		Expression:        not(c.isBroken()),
+		Expression:        bound(r.known, not(c.isBroken())),
 		Message:           "[" + string(c.rule) + "] " + c.rule.Refuses(),
-		MessageExpression: c.isBroken() + " ?\n" + r.message(c.rule) + ` : ""`,
+		MessageExpression: r.messageExpression(c),
 		Reason:            &invalid,
 	}
-	note := admissionv1.AuditAnnotation{Key: "broken", ValueExpression: c.isBroken() + ` ? "` + string(c.rule) + `" : ""`}
+	note := admissionv1.AuditAnnotation{Key: "broken", ValueExpression: bound(r.known, c.isBroken()+` ? "`+string(c.rule)+`" : ""`)}
 
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
@@ -153,7 +161,6 @@ func (r *renderer) policy(c clause) *admissionv1.ValidatingAdmissionPolicy {
 		FailurePolicy:    &fail,
 		MatchConstraints: resources(judged(c.rule)...),
 		MatchConditions:  r.matchConditions(c.rule),
-		Variables:        read(slices.Clone(r.known), check.MessageExpression),
 		Validations:      []admissionv1.Validation{check},
 		AuditAnnotations: []admissionv1.AuditAnnotation{note},
 	}
@@ -166,24 +173,6 @@ func judged(rule contract.Rule) []admissionv1.RuleWithOperations {
 		return []admissionv1.RuleWithOperations{updateStatus}
 	}
 	return []admissionv1.RuleWithOperations{updateStatus, createNode}
-}
-
-// read are those of the known variables that an expression reads, directly or
-// not, in order.
-func read(known []admissionv1.Variable, expression string) []admissionv1.Variable {
-	needed := map[string]bool{}
-	need := func(expression string) {
-		for _, name := range references(expression) {
-			needed[name] = true
-		}
-	}
-	need(expression)
-	for _, v := range slices.Backward(known) {
-		if needed[v.Name] {
-			need(v.Expression)
-		}
-	}
-	return slices.DeleteFunc(known, func(v admissionv1.Variable) bool { return !needed[v.Name] })
 }
 
 // matchConditions is a single one, though it asks who writes and what: the API
@@ -243,6 +232,13 @@ func exactly(to []admissionv1.RuleWithOperations) *admissionv1.MatchResources {
 	return m
 }
 
+// messageExpression makes the message only where the rule is broken: an API
+// server evaluates it for the writes that the policy admits, too.
+func (r *renderer) messageExpression(c clause) string {
+	broken := c.isBroken()
+	return bound(r.known, broken+" ?\n"+bound(r.known, r.message(c.rule), needs(r.known, broken)...)+` : ""`)
+}
+
 // message is what the policy of a rule says: a bracket with the broken rules,
 // then a sentence a rule. Each policy that denies names all that do, for an API
 // server shows one refusal alone; where it only warns, of a creation, it speaks
@@ -253,16 +249,16 @@ func (r *renderer) message(rule contract.Rule) string {
 	var findings []string
 	for _, c := range r.on {
 		if c.rule == rule || denies && r.p.Action(c.rule) == contract.Deny {
-			findings = append(findings, c.isBroken()+` ? ["`+string(c.rule)+`", `+c.said+`] : []`)
+			findings = append(findings, c.isBroken()+` ? [["`+string(c.rule)+`"], `+c.said+`] : []`)
 		}
 	}
 	own := `size(f) > 0`
 	if denies {
-		own += ` && (request.operation != "CREATE" || f[0] == "` + string(rule) + `")`
+		own += ` && (request.operation != "CREATE" || f[0][0] == "` + string(rule) + `")`
 	}
 	return `[` + advice(r.p) + `].map(advice, [
   ` + strings.Join(findings, ",\n  ") + `
-].filter(f, ` + own + `)).map(all, "[" + all.map(f, f[0]).join(",") + "] " + all.map(f, f[1]).join("; ")
+].filter(f, ` + own + `)).map(all, "[" + all.map(f, f[0][0]).join(",") + "] " + all.map(f, ` + told("f[1]") + `).join("; ")
 ).map(m, size(bytes(m)) <= 5000 ? m : m.substring(0, 1200) + "...")[0]`
 }
 

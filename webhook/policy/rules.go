@@ -15,7 +15,7 @@ type clause struct {
 	// broken is true where a write breaks the rule. Those on a new
 	// lastTransitionTime exclude each other; see verdict.
 	broken string
-	// said is the sentence about it, a text on one line.
+	// said is the sentence about it.
 	said string
 }
 
@@ -24,87 +24,87 @@ func clauses(p *contract.Policy) []clause {
 	hold, persistence, scoped := p.RecoveryHold, p.SignalPersistence, inScope(p)
 	all := []clause{
 		{contract.ReadyMissing,
-			`variables.ready.was.entries > 0 && variables.ready.is.entries == 0`,
-			sentence{`"status.conditions[Ready]"`, `"is gone"`, `advice.wasStatus`, `"none"`,
+			`facts.was.entries > 0 && facts.is.entries == 0`,
+			sentence{`"status.conditions[Ready]"`, `"is gone"`, wasStatus, `"none"`,
 				`"leave the entry in place; record a failure with a strategic merge patch of the Ready entry alone"`}.String()},
 		{contract.ReadyDuplicated,
-			scoped + `variables.ready.is.entries > 1`,
-			sentence{`"status.conditions[Ready]"`, `"stands more than once"`, entries(`variables.ready.was.entries`), entries(`variables.ready.is.entries`),
+			scoped + `facts.is.entries > 1`,
+			sentence{`"status.conditions[Ready]"`, `"stands more than once"`, entries(`facts.was.entries`), entries(`facts.is.entries`),
 				`"change the entry that is there; do not append a second one"`}.String()},
 		{contract.ConditionDropped,
-			scoped + `size(` + lost + `) > 0`,
-			sentence{`"status.conditions"`, `"lost other conditions"`, `[` + lost + `].map(lost, ` + list("lost") + `)[0]`, `"none"`,
+			scoped + `size(facts.lost) > 0`,
+			sentence{`"status.conditions"`, `"lost other conditions"`, list(`facts.lost`), `"none"`,
 				`"use a strategic merge patch of the Ready entry alone; a JSON merge patch replaces the whole list"`}.String()},
 		{contract.OtherConditionChanged,
-			scoped + `size(variables.changedPressures) > 0`,
-			sentence{`"status.conditions"`, `"changed beside Ready"`, `"as the kubelet wrote them"`, list(`variables.changedPressures`) + ` + " changed"`,
+			scoped + `size(facts.changedPressures) > 0`,
+			sentence{`"status.conditions"`, `"changed beside Ready"`, `"as the kubelet wrote them"`, list(`facts.changedPressures`) + ` + " changed"`,
 				`"change the Ready entry alone; the other conditions are the kubelet's"`}.String()},
 		{contract.LabelsChanged,
-			scoped + `size(variables.touched) > 0`,
-			sentence{`variables.touched.join(",")`, `"changed together with Ready"`, `"unchanged by a status write"`, `"changed"`,
+			scoped + `size(facts.touched) > 0`,
+			sentence{`facts.touched.join(",")`, `"changed together with Ready"`, `"unchanged by a status write"`, `"changed"`,
 				`"change metadata through the node itself, not through nodes/status"`}.String()},
 		{contract.StatusNotUnknown,
-			`variables.ready.is.judged && variables.ready.is.status != "Unknown"`,
+			`facts.judged && facts.is.status != "Unknown"`,
 			about("status", `"may only become Unknown"`,
 				`"send Unknown, or nothing: True, False and the recovery belong to the kubelet; whoever writes for kubelets is listed under standIns in the policy file"`)},
 		{contract.ReservedReason,
-			`variables.ready.is.judged && variables.ready.is.reason == "NodeStatusUnknown"`,
+			`facts.judged && facts.is.reason == "NodeStatusUnknown"`,
 			about("reason", `"is reserved for the node lifecycle controller"`,
 				`"send a reason of your own, such as OutOfBandProbeFailed"`)},
 		{contract.ReasonMissing,
-			`variables.ready.is.judged && variables.ready.is.reason == ""`,
+			`facts.judged && facts.is.reason == ""`,
 			about("reason", `"is empty"`, `"say in one CamelCase word why, such as OutOfBandProbeFailed"`)},
 		{contract.ReasonInherited,
-			`variables.ready.is.judged && (variables.ready.is.reason in ["KubeletReady", "KubeletNotReady"] ||
-  variables.ready.was.entries > 0 && ` + becameUnknown + ` && variables.ready.is.reason == variables.ready.was.reason && variables.ready.is.message == variables.ready.was.message)`,
+			`facts.judged && (facts.is.reason in ["KubeletReady", "KubeletNotReady"] ||
+  facts.was.entries > 0 && ` + becameUnknown + ` && facts.is.reason == facts.was.reason && facts.is.message == facts.was.message)`,
 			about("reason", `"is not the detector's own"`,
 				`"send reason and message together with the status; a patch without them keeps the kubelet's"`)},
 		{contract.ReasonUnclear,
-			`variables.ready.is.judged && variables.ready.is.reason != "" && (variables.ready.is.reason == "NodeStatusNeverUpdated" ||
-  size(variables.ready.is.reason) > 1024 || !variables.ready.is.reason.matches("^[A-Z][A-Za-z0-9]*$"))`,
+			`facts.judged && facts.is.reason != "" && (facts.is.reason == "NodeStatusNeverUpdated" ||
+  size(facts.is.reason) > 1024 || !facts.is.reason.matches("^[A-Z][A-Za-z0-9]*$"))`,
 			about("reason", `"is not a clear reason"`, `"send one CamelCase word of your own, such as OutOfBandProbeFailed"`)},
 		{contract.HeartbeatModified,
-			`variables.ready.is.judged && variables.ready.is.heartbeat != variables.ready.was.heartbeat`,
+			`facts.judged && facts.is.heartbeat != facts.was.heartbeat`,
 			about("lastHeartbeatTime", `"is the kubelet's and must stay as it is"`,
-				`(variables.ready.was.heartbeat == "" ? "leave lastHeartbeatTime out: the kubelet has not set one" :
-  (variables.ready.is.heartbeat == "" ? "leave lastHeartbeatTime out of a strategic merge patch, which keeps it; in any other request send " :
-  "leave lastHeartbeatTime out of the patch, or send ") + `+stamp("variables.ready.was.heartbeat")+`)`)},
+				`(facts.was.heartbeat == "" ? "leave lastHeartbeatTime out: the kubelet has not set one" :
+  (facts.is.heartbeat == "" ? "leave lastHeartbeatTime out of a strategic merge patch, which keeps it; in any other request send " :
+  "leave lastHeartbeatTime out of the patch, or send ") + `+stamp("facts.was.heartbeat")+`)`)},
 		{contract.TransitionTimeMissing,
-			`variables.ready.is.transition == ""`,
-			about("lastTransitionTime", `"is missing"`, `advice.stamp`)},
+			`facts.is.transition == ""`,
+			about("lastTransitionTime", `"is missing"`, stampToSend)},
 		{contract.TransitionTimeImplausible,
-			`variables.ready.is.transition != "" && variables.ready.is.transitionAt == 0`,
-			about("lastTransitionTime", `"is not between the years 2000 and 2200"`, `advice.stamp`)},
+			`facts.is.transition != "" && facts.is.transitionAt == 0`,
+			about("lastTransitionTime", `"is not between the years 2000 and 2200"`, stampToSend)},
 		{contract.TransitionTimeUnchanged,
-			changedStatus + ` && variables.ready.is.transition != "" && variables.ready.is.transition == variables.ready.was.transition`,
-			about("lastTransitionTime", `"did not move with the status"`, `advice.stamp`)},
+			changedStatus + ` && facts.is.transition != "" && facts.is.transition == facts.was.transition`,
+			about("lastTransitionTime", `"did not move with the status"`, stampToSend)},
 		{contract.NewerReady,
-			becameUnknown + ` && variables.ready.is.transitionAt > 0 && size(` + notLater + `) > 0`,
-			about("lastTransitionTime", `"is not later than the kubelet's last word at " + `+instantOf(notLater+"[0]"), `advice.stamp`)},
+			becameUnknown + ` && facts.is.transitionAt > 0 && size(facts.notLater) > 0`,
+			about("lastTransitionTime", `"is not later than the kubelet's last word at " + `+instantOf("facts.notLater[0]"), stampToSend)},
 		{contract.RecoveryHold,
-			takesBack + ` && variables.ready.is.transitionAt > 0 && (` + measured + ` || variables.ready.was.transitionAt > 0) &&
-  ` + younger(recoveryAge, hold),
-			about("lastTransitionTime", `"takes back a recovery that is " + `+span(recoveryAge)+` + " old"`,
-				`(`+measured+` ? "leave the recovery alone for `+hold.String()+`, then look again; " + `+
-					span(atLeast(hold)+" - "+recoveryAge)+` + " remain" : advice.stamp)`)},
+			takesBack + ` && facts.is.transitionAt > 0 && (facts.measured || facts.was.transitionAt > 0) &&
+  ` + younger("facts.recoveryAge", hold),
+			about("lastTransitionTime", `"takes back a recovery that is " + `+span("facts.recoveryAge")+` + " old"`,
+				`(facts.measured ? "leave the recovery alone for `+hold.String()+`, then look again; " + `+
+					span(atLeast(hold)+" - facts.recoveryAge")+` + " remain" : `+stampToSend+`)`)},
 		{contract.SignalTooYoung,
-			becameUnknown + ` && variables.ready.is.transitionAt > 0 && (` + measured + ` || variables.ready.was.heartbeatAt > 0) &&
-  ` + younger(silence, persistence),
-			about("lastTransitionTime", `"follows a silence of only " + `+span(silence),
-				`(`+measured+` ? "wait until the failure has lasted `+persistence.String()+`, then look again; " + `+
-					span(atLeast(persistence)+" - "+silence)+` + " remain" : advice.stamp)`)},
+			becameUnknown + ` && facts.is.transitionAt > 0 && (facts.measured || facts.was.heartbeatAt > 0) &&
+  ` + younger("facts.silence", persistence),
+			about("lastTransitionTime", `"follows a silence of only " + `+span("facts.silence"),
+				`(facts.measured ? "wait until the failure has lasted `+persistence.String()+`, then look again; " + `+
+					span(atLeast(persistence)+" - facts.silence")+` + " remain" : `+stampToSend+`)`)},
 		{contract.TransitionTimeMoved,
-			`variables.ready.is.judged && variables.ready.was.status == "Unknown" && variables.ready.is.status == "Unknown" &&
-  variables.ready.was.transitionAt > 0 && variables.ready.is.transition != "" && variables.ready.is.transition != variables.ready.was.transition`,
+			`facts.judged && facts.was.status == "Unknown" && facts.is.status == "Unknown" &&
+  facts.was.transitionAt > 0 && facts.is.transition != "" && facts.is.transition != facts.was.transition`,
 			about("lastTransitionTime", `"moved without a transition"`,
-				`"leave it at " + variables.ready.was.transition + ": a timer that is re-stamped never expires, and a node that is already Unknown need not be written"`)},
+				`"leave it at " + facts.was.transition + ": a timer that is re-stamped never expires, and a node that is already Unknown need not be written"`)},
 		{contract.ClockSkew,
-			`variables.ready.is.judged && variables.ready.is.transition != variables.ready.was.transition && variables.ready.is.transitionAt > 0 && variables.ready.now > 0 &&
+			`facts.judged && facts.is.transition != facts.was.transition && facts.is.transitionAt > 0 && facts.now > 0 &&
   (` + skew + ` > ` + atMost(p.MaxClockSkew) + ` || ` + skew + ` < -` + atMost(p.MaxClockSkew) + `)`,
-			about("lastTransitionTime", `"is " + `+span(skew)+` + " from the API server's clock, " + `+instantOf("variables.ready.now"),
+			about("lastTransitionTime", `"is " + `+span(skew)+` + " from the API server's clock, " + `+instantOf("facts.now"),
 				`"set the detector's clock"`)},
 		{contract.UnauthorizedDetector,
-			`variables.detector.changesLabels || variables.detector.changesReady && !variables.ready.is.repairs && !variables.detector.listed`,
+			`facts.detector.changesLabels || facts.detector.changesReady && !facts.repairs && !facts.detector.listed`,
 			unauthorized(len(p.Detectors))},
 	}
 	return slices.DeleteFunc(all, func(c clause) bool {
@@ -112,7 +112,7 @@ func clauses(p *contract.Policy) []clause {
 	})
 }
 
-const skew = `variables.ready.is.transitionAt - variables.ready.now`
+const skew = `facts.is.transitionAt - facts.now`
 
 // stampVerdict is the first of the rules on a new lastTransitionTime that is
 // broken, or empty.
@@ -123,13 +123,13 @@ func stampVerdict(on []clause) string {
 			ladder += c.broken + ` ? "` + string(c.rule) + `" :` + "\n"
 		}
 	}
-	return `!variables.ready.is.judged ? "" :` + "\n" + ladder + `""`
+	return `!facts.judged ? "" :` + "\n" + ladder + `""`
 }
 
 // isBroken is true where a write breaks the rule.
 func (c clause) isBroken() string {
 	if c.rule.JudgesTransitionTime() {
-		return `variables.stamp == "` + string(c.rule) + `"`
+		return `facts.stamp == "` + string(c.rule) + `"`
 	}
 	return c.broken
 }
@@ -149,16 +149,21 @@ func entries(n string) string {
 
 // list joins names, cut to a bounded length.
 func list(names string) string {
-	joined := names + `.map(t, ` + shown("t") + `).join(", ")`
-	return `(size(` + names + `) <= 8 ? ` + joined + ` : ` + joined + `.substring(0, 32) + "..., and more")`
+	return `[` + names + `.map(t, ` + shown("t") + `).join(", ")].map(all, size(` + names + `) <= 8 ? all : all.substring(0, 32) + "..., and more")[0]`
 }
 
-// sentence is what contract.Violation says, as an expression: five texts.
+// sentence is what contract.Violation says, as an expression: a list of five
+// texts, which told puts together.
 type sentence struct{ field, problem, was, is, remedy string }
 
 func (s sentence) String() string {
-	texts := []string{s.field, `" "`, s.problem, `" (was "`, s.was, `", is "`, s.is, `"): "`, s.remedy}
-	return strings.ReplaceAll(strings.Join(texts, " + "), `" + "`, "") // neighbouring literals become one
+	texts := strings.Join([]string{s.field, s.problem, s.was, s.is, s.remedy}, ", ")
+	return "[" + strings.ReplaceAll(texts, `" + "`, "") + "]" // neighbouring literals become one
+}
+
+// told is the text of sentence s.
+func told(s string) string {
+	return s + `[0] + " " + ` + s + `[1] + " (was " + ` + s + `[2] + ", is " + ` + s + `[3] + "): " + ` + s + `[4]`
 }
 
 // about is a sentence on one field of the Ready entry.
@@ -166,13 +171,13 @@ func about(field, problem, remedy string) string {
 	was, is := "", ""
 	switch field {
 	case "status":
-		was, is = "advice.wasStatus", "advice.isStatus"
+		was, is = wasStatus, isStatus
 	case "reason":
-		was, is = "advice.wasReason", "advice.isReason"
+		was, is = wasReason, isReason
 	case "lastHeartbeatTime":
-		was, is = stamp("variables.ready.was.heartbeat"), stamp("variables.ready.is.heartbeat")
+		was, is = stamp("facts.was.heartbeat"), stamp("facts.is.heartbeat")
 	case "lastTransitionTime":
-		was, is = stamp("variables.ready.was.transition"), stamp("variables.ready.is.transition")
+		was, is = stamp("facts.was.transition"), stamp("facts.is.transition")
 	}
 	return sentence{quoted("status.conditions[Ready]." + field), problem, was, is, remedy}.String()
 }
@@ -182,7 +187,7 @@ func unauthorized(detectors int) string {
 		`"change labels through the node itself, not through nodes/status"`}
 	writer := sentence{`"request.userInfo.username"`, `"is not a listed detector of this node"`, `"one of ` + strconv.Itoa(detectors) + ` listed"`, shown(username),
 		`"add the writer under detectors in the policy file, with a node selector that matches the node"`}
-	return `variables.detector.changesLabels ?
+	return `facts.detector.changesLabels ?
   ` + labels.String() + ` :
   ` + writer.String()
 }

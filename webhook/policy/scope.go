@@ -61,15 +61,9 @@ func (s scope) skewing() string {
 // changesReady is true where the Ready entries before and after differ in any
 // field, or are too many to tell. For most writers it is the only expression
 // that is ever evaluated.
-var changesReady = func() string {
-	const ready = `.filter(c, c.type == "Ready")`
-	fields := `.map(c, ` + entry("c") + `)`
-	return `[` + conditionsBefore + ready + `].exists(was, [` + conditionsAfter + ready + `].exists(is,
-size(was) > ` + maxReady + ` || size(is) > ` + maxReady + ` ||
-was` + fields + `
-!=
-is` + fields + `))`
-}()
+var changesReady = `[` + beforeAndAfter + `.map(all, all.filter(c, c.type == "Ready"))].exists(ready,
+ready.exists(all, size(all) > ` + maxReady + `) ||
+[ready.map(all, all.map(c, ` + entry("c") + `))].exists(e, e[0] != e[1]))`
 
 var maxReady = strconv.Itoa(contract.MaxReady)
 

@@ -77,8 +77,8 @@ file; test/deploy holds the two equal.
 
 {{/*
 The contract under these values, as JSON: the expressions of the webhook
-configuration, and what the policies are made of. known are all variables,
-each after those it reads.
+configuration, and what the policies are made of. known are all facts that the
+rules are stated in, each after those it reads.
 */}}
 {{- define "nodewarden.contract" -}}
 {{- $p := .Values.policy -}}
@@ -111,22 +111,22 @@ each after those it reads.
   "@detector-count@" (len $p.detectors | toString)
   "@detectors@" (include "nodewarden.detectors" (dict "contract" $c "detectors" $p.detectors)) -}}
 
-{{- $known := list -}}
-{{- range $c.variables -}}
-  {{- $known = append $known (dict "name" .name "expression" (include "nodewarden.part" (dict "part" . "set" $set))) -}}
-{{- end -}}
 {{- $rules := list -}}{{- $ladder := "" -}}
 {{- range $on -}}
   {{- $broken := include "nodewarden.part" (dict "part" .broken "set" $set) -}}
   {{- if .stamp -}}
     {{- $ladder = printf "%s%s ? %q :\n" $ladder $broken .name -}}
-    {{- $broken = printf "variables.stamp == %q" .name -}}
+    {{- $broken = printf "facts.stamp == %q" .name -}}
   {{- end -}}
   {{- $said := include "nodewarden.part" (dict "part" .said "set" $set) -}}
   {{- $rules = append $rules (dict "name" .name "action" .action "policy" .policy "creation" .creation "refuses" .refuses "broken" $broken
-        "finding" (printf "%s ? [%q, %s] : []" $broken .name $said)) -}}
+        "finding" (printf "%s ? [[%q], %s] : []" $broken .name $said)) -}}
 {{- end -}}
-{{- $known = append $known (dict "name" "stamp" "expression" (replace "@ladder@" $ladder $c.stamp)) -}}
+
+{{- $known := list -}}
+{{- range $c.facts -}}
+  {{- $known = append $known (dict "name" .name "expression" (include "nodewarden.part" (dict "part" . "set" $set) | replace "@ladder@" $ladder)) -}}
+{{- end -}}
 
 {{- $json := dict
   "external" (replace "@kubelets-and-controllers@" (join " ||\n" $others) $c.external)
@@ -144,7 +144,11 @@ each after those it reads.
 {{- $json -}}
 {{- end -}}
 
-{{/* The message expression of a rule's policy: dict contract, rule. Each policy that denies names all broken rules that do. */}}
+{{/*
+The message expression of a rule's policy: dict contract, rule. Each policy
+that denies names all broken rules that do. An API server evaluates it for the
+writes that the policy admits, too: the message is made only where the rule is broken.
+*/}}
 {{- define "nodewarden.message" -}}
 {{- $denies := eq .rule.action "deny" -}}
 {{- $findings := list -}}
@@ -153,24 +157,45 @@ each after those it reads.
     {{- $findings = append $findings $r.finding -}}
   {{- end -}}
 {{- end -}}
-{{- ternary .contract.deny .contract.tell $denies | replace "@rule@" .rule.name | replace "@broken@" .rule.broken
+{{- $around := include "nodewarden.needs" (dict "known" .contract.known "expression" .rule.broken) | fromJson -}}
+{{- $message := ternary .contract.deny .contract.tell $denies | replace "@rule@" .rule.name
     | replace "@advice@" .contract.advice | replace "@findings@" (join ",\n  " $findings) -}}
+{{- $message = include "nodewarden.bound" (dict "known" .contract.known "expression" $message "around" $around) -}}
+{{- include "nodewarden.bound" (dict "known" .contract.known "expression" (printf "%s ?\n%s : \"\"" .rule.broken $message)) -}}
+{{- end -}}
+
+{{/* Finds the facts that an expression reads, and passes over its texts: a name in them may be anything. */}}
+{{- define "nodewarden.read" -}}
+("(?:[^"\\]|\\.)*")|\bfacts\.(\w+)
+{{- end -}}
+
+{{/* The names of the facts that an expression reads, directly or not, as a JSON object: dict known, expression. */}}
+{{- define "nodewarden.needs" -}}
+{{- $needs := dict -}}
+{{- $read := include "nodewarden.read" . -}}
+{{- range regexFindAll $read .expression -1 -}}{{- $_ := set $needs (trimPrefix "facts." .) true -}}{{- end -}}
+{{- range reverse .known -}}
+  {{- if hasKey $needs .name -}}
+    {{- range regexFindAll $read .expression -1 -}}{{- $_ := set $needs (trimPrefix "facts." .) true -}}{{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- $needs | toJson -}}
 {{- end -}}
 
 {{/*
-The variables that an expression reads, directly or not, in order, as JSON:
-dict known, expression. An API server prepares every variable for every
-request, so a policy carries no other.
+An expression with the facts that it reads bound in it, but for those that are
+bound around it: dict known, expression, around (optional). They are no
+variables, for an API server prepares those for every request.
 */}}
-{{- define "nodewarden.read" -}}
-{{- $needed := dict -}}
-{{- range regexFindAll "\\bvariables\\.\\w+" .expression -1 -}}{{- $_ := set $needed . true -}}{{- end -}}
+{{- define "nodewarden.bound" -}}
+{{- $needs := include "nodewarden.needs" . | fromJson -}}
+{{- $around := .around | default dict -}}
+{{- $read := include "nodewarden.read" . -}}
+{{- $bound := regexReplaceAll $read .expression "${1}${2}" -}}
 {{- range reverse .known -}}
-  {{- if hasKey $needed (printf "variables.%s" .name) -}}
-    {{- range regexFindAll "\\bvariables\\.\\w+" .expression -1 -}}{{- $_ := set $needed . true -}}{{- end -}}
+  {{- if and (hasKey $needs .name) (not (hasKey $around .name)) -}}
+    {{- $bound = printf "[%s].map(%s,\n%s)[0]" (regexReplaceAll $read .expression "${1}${2}") .name $bound -}}
   {{- end -}}
 {{- end -}}
-{{- $kept := list -}}
-{{- range .known -}}{{- if hasKey $needed (printf "variables.%s" .name) -}}{{- $kept = append $kept . -}}{{- end -}}{{- end -}}
-{{- dict "variables" $kept | toJson -}}
+{{- $bound -}}
 {{- end -}}

@@ -4,16 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 
 	"github.com/nodewarden/nodewarden/contract"
 	"github.com/nodewarden/nodewarden/test/bench/webhook/reviews"
@@ -36,7 +42,11 @@ const (
 
 var installs = []string{nothing, policyI, webhook, both}
 
-const node = "n1"
+// nodes are in each cluster, and node is the one that is written.
+const (
+	nodes = 1000
+	node  = "n1"
+)
 
 // sets is how many API servers each install gets, one after the other: two that
 // do the same differ by some hundredths for as long as they live.
@@ -69,7 +79,9 @@ type side struct {
 type cost struct{ waits, cpus []float64 }
 
 // BenchmarkAPIServer compares a kubelet's report and a detector's write of a
-// Node of about 40 KB under each install, block by block in turn. The latency of
+// Node of about 40 KB under each install, block by block in turn. The clusters
+// have what any has that makes such a write cost: other Nodes, those who watch
+// them, an audit log, a disk that etcd waits for. The latency of
 // each block is compared with that of the bare one of the same round, for a
 // machine that is slow for a while slows both: what counts is the median of the
 // rounds, and of the sets. CPU is added up over all sets.
@@ -98,13 +110,19 @@ func BenchmarkAPIServer(b *testing.B) {
 		}
 		for _, install := range installs[1:] {
 			name := w.name + "-" + install
-			latency, cpu := median(latencies[name]), sum(spent[name])/sum(bare)
-			b.Logf("%s: p50 %.3f, API server CPU %.3f of the bare cost; in the sets %.3f, %.3f", name, latency, cpu, latencies[name], each(spent[name], bare))
-			b.ReportMetric(latency, name+"-p50-ratio")
-			b.ReportMetric(cpu, name+"-cpu-ratio")
-			if w.name == "kubelet" && (latency > maxKubelet || cpu > maxKubelet) {
-				b.Errorf("%s: p50 %.3f and API server CPU %.3f of the bare cost, must be at most %.1f", name, latency, cpu, maxKubelet)
-			}
+			// The result of a benchmark with others inside is not printed.
+			b.Run(name, func(b *testing.B) {
+				for b.Loop() {
+				}
+				latency, cpu := median(latencies[name]), sum(spent[name])/sum(bare)
+				b.Logf("in the sets: p50 %.3f, API server CPU %.3f of the bare cost", latencies[name], each(spent[name], bare))
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(latency, "p50-ratio")
+				b.ReportMetric(cpu, "cpu-ratio")
+				if w.name == "kubelet" && (latency > maxKubelet || cpu > maxKubelet) {
+					b.Errorf("p50 %.3f and API server CPU %.3f of the bare cost, must be at most %.1f", latency, cpu, maxKubelet)
+				}
+			})
 		}
 	}
 }
@@ -126,6 +144,55 @@ func measure(b *testing.B) map[string]*side {
 	return sides
 }
 
+// populate creates the node and its neighbours. An API server that holds a single
+// Node would have little to look through for garbage but the compiled policies.
+func populate(ctx context.Context, admin kubernetes.Interface) error {
+	var g errgroup.Group
+	g.SetLimit(8)
+	for i := range nodes {
+		g.Go(func() error {
+			n := reviews.Node("n" + strconv.Itoa(i+1))
+			n.UID, n.ResourceVersion, n.ManagedFields = "", "", nil
+			_, err := admin.CoreV1().Nodes().Create(ctx, n, metav1.CreateOptions{})
+			return err
+		})
+	}
+	return g.Wait()
+}
+
+// watchers read every event of the Node that a write makes, as there are in any
+// cluster: the scheduler, the controller manager, and this node's kubelet and kube-proxy.
+func (s *side) watchers(ctx context.Context) error {
+	for _, w := range []struct{ user, group, fields string }{
+		{"system:kube-scheduler", "", ""},
+		{"system:kube-controller-manager", "", ""},
+		{"system:node:" + node, "system:nodes", "metadata.name=" + node},
+		{"system:kube-proxy", "", "metadata.name=" + node},
+	} {
+		c, err := kubernetes.NewForConfig(binary(s.cp.User(w.user, w.group)))
+		if err != nil {
+			return err
+		}
+		events, err := c.CoreV1().RESTClient().Get().Resource("nodes").
+			VersionedParams(&metav1.ListOptions{Watch: true, AllowWatchBookmarks: true, FieldSelector: w.fields}, scheme.ParameterCodec).Stream(ctx)
+		if err != nil {
+			return fmt.Errorf("%s watches: %w", w.user, err)
+		}
+		go func() {
+			defer func() { _ = events.Close() }()
+			_, _ = io.Copy(io.Discard, events)
+		}()
+	}
+	return nil
+}
+
+// binary is c in the encoding that Kubernetes' own clients use.
+func binary(c *rest.Config) *rest.Config {
+	c.ContentType = runtime.ContentTypeProtobuf
+	c.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	return c
+}
+
 // audits is what a production cluster's API server writes down at the least.
 const audits = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n"
 
@@ -144,16 +211,17 @@ func raise(b *testing.B, install string) *side {
 	if err != nil {
 		b.Fatal(err)
 	}
-	n := reviews.Node(node)
-	n.UID, n.ResourceVersion, n.ManagedFields = "", "", nil
-	if _, err := admin.CoreV1().Nodes().Create(b.Context(), n, metav1.CreateOptions{}); err != nil {
+	if err := populate(b.Context(), admin); err != nil {
 		b.Fatal(err)
 	}
-	kubelet, err := kubernetes.NewForConfig(cp.Kubelet(node))
+	kubelet, err := kubernetes.NewForConfig(binary(cp.Kubelet(node)))
 	if err != nil {
 		b.Fatal(err)
 	}
 	s := &side{cp: cp, kubelet: kubelet, external: admin, heartbeat: reviews.Heartbeat, seen: map[string]*cost{"kubelet": {}, "external": {}}}
+	if err := s.watchers(b.Context()); err != nil {
+		b.Fatal(err)
+	}
 	p := contract.Default(contract.Enforce)
 	if install == policyI || install == both {
 		enforce(b, admin, p)
@@ -250,11 +318,12 @@ func (s *side) send(b *testing.B, w writer, counts bool) {
 func (s *side) report(ctx context.Context) error {
 	s.heartbeat = s.heartbeat.Add(time.Second)
 	now := metav1.NewTime(s.heartbeat)
-	var conditions []any
+	var conditions, order []any
 	for _, t := range append(contract.Pressures(), "Ready") {
 		conditions = append(conditions, map[string]any{"type": t, "lastHeartbeatTime": now})
+		order = append(order, map[string]any{"type": t})
 	}
-	body, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": conditions}})
+	body, err := json.Marshal(map[string]any{"status": map[string]any{"$setElementOrder/conditions": order, "conditions": conditions}})
 	if err != nil {
 		return err
 	}
