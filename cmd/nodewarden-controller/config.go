@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -32,9 +34,9 @@ type config struct {
 	NodeLivenessSource        lifecycle.Source `json:"nodeLivenessSource"`
 	ExternalNodes             string           `json:"externalNodes,omitempty"`
 	Mode                      controller.Mode  `json:"mode"`
-	NodeMonitorPeriod         metav1.Duration  `json:"nodeMonitorPeriod"`
-	NodeMonitorGracePeriod    metav1.Duration  `json:"nodeMonitorGracePeriod"`
-	NodeStartupGracePeriod    metav1.Duration  `json:"nodeStartupGracePeriod"`
+	NodeMonitorPeriod         duration         `json:"nodeMonitorPeriod"`
+	NodeMonitorGracePeriod    duration         `json:"nodeMonitorGracePeriod"`
+	NodeStartupGracePeriod    duration         `json:"nodeStartupGracePeriod"`
 	NodeEvictionRate          float32          `json:"nodeEvictionRate"`
 	SecondaryNodeEvictionRate float32          `json:"secondaryNodeEvictionRate"`
 	LargeClusterSizeThreshold int32            `json:"largeClusterSizeThreshold"`
@@ -54,12 +56,12 @@ type clientConnection struct {
 }
 
 type leaderElection struct {
-	LeaderElect       bool            `json:"leaderElect"`
-	LeaseDuration     metav1.Duration `json:"leaseDuration"`
-	RenewDeadline     metav1.Duration `json:"renewDeadline"`
-	RetryPeriod       metav1.Duration `json:"retryPeriod"`
-	ResourceNamespace string          `json:"resourceNamespace,omitempty"`
-	ResourceName      string          `json:"resourceName"`
+	LeaderElect       bool     `json:"leaderElect"`
+	LeaseDuration     duration `json:"leaseDuration"`
+	RenewDeadline     duration `json:"renewDeadline"`
+	RetryPeriod       duration `json:"retryPeriod"`
+	ResourceNamespace string   `json:"resourceNamespace,omitempty"`
+	ResourceName      string   `json:"resourceName"`
 }
 
 // defaults are those of kube-controller-manager, except for the client limits:
@@ -70,9 +72,9 @@ func defaults() *config {
 		TypeMeta:                  metav1.TypeMeta{APIVersion: configVersion, Kind: configKind},
 		NodeLivenessSource:        o.LivenessSource,
 		Mode:                      o.Mode,
-		NodeMonitorPeriod:         metav1.Duration{Duration: o.NodeMonitorPeriod},
-		NodeMonitorGracePeriod:    metav1.Duration{Duration: o.NodeMonitorGracePeriod},
-		NodeStartupGracePeriod:    metav1.Duration{Duration: o.NodeStartupGracePeriod},
+		NodeMonitorPeriod:         duration{Duration: o.NodeMonitorPeriod},
+		NodeMonitorGracePeriod:    duration{Duration: o.NodeMonitorGracePeriod},
+		NodeStartupGracePeriod:    duration{Duration: o.NodeStartupGracePeriod},
 		NodeEvictionRate:          o.NodeEvictionRate,
 		SecondaryNodeEvictionRate: o.SecondaryNodeEvictionRate,
 		LargeClusterSizeThreshold: o.LargeClusterSizeThreshold,
@@ -80,9 +82,9 @@ func defaults() *config {
 		ClientConnection:          clientConnection{QPS: 1000, Burst: 2000},
 		LeaderElection: leaderElection{
 			LeaderElect:   true,
-			LeaseDuration: metav1.Duration{Duration: 15 * time.Second},
-			RenewDeadline: metav1.Duration{Duration: 10 * time.Second},
-			RetryPeriod:   metav1.Duration{Duration: 2 * time.Second},
+			LeaseDuration: duration{Duration: 15 * time.Second},
+			RenewDeadline: duration{Duration: 10 * time.Second},
+			RetryPeriod:   duration{Duration: 2 * time.Second},
 			ResourceName:  "nodewarden-controller",
 		},
 		MetricsBindAddress: boot.DefaultMetricsAddress,
@@ -143,7 +145,22 @@ func (c *config) load(path string) error {
 	c.TypeMeta = metav1.TypeMeta{}
 	problems, err := kjson.UnmarshalStrict(asJSON, c)
 	if err != nil {
-		return fmt.Errorf("--config %s: %w", path, err)
+		return fmt.Errorf("--config %s: %w", path, mistyped(err))
+	}
+	for _, d := range []struct {
+		at       string
+		duration duration
+	}{
+		{"nodeMonitorPeriod", c.NodeMonitorPeriod},
+		{"nodeMonitorGracePeriod", c.NodeMonitorGracePeriod},
+		{"nodeStartupGracePeriod", c.NodeStartupGracePeriod},
+		{"leaderElection.leaseDuration", c.LeaderElection.LeaseDuration},
+		{"leaderElection.renewDeadline", c.LeaderElection.RenewDeadline},
+		{"leaderElection.retryPeriod", c.LeaderElection.RetryPeriod},
+	} {
+		if d.duration.unreadable != "" {
+			problems = append(problems, field.Invalid(field.NewPath(d.at), d.duration.unreadable, "is not a duration; write for example 5s or 40s"))
+		}
 	}
 	if c.APIVersion != configVersion {
 		problems = append(problems, field.Invalid(field.NewPath("apiVersion"), c.APIVersion, "must be "+configVersion))
@@ -155,6 +172,40 @@ func (c *config) load(path string) error {
 		return fmt.Errorf("--config %s: %w", path, err)
 	}
 	return nil
+}
+
+// duration is a time.Duration written like "10s". Text that is none is kept
+// until load, which can tell at which field it stands.
+type duration struct {
+	time.Duration
+	unreadable string
+}
+
+// UnmarshalJSON never fails on a value of the wrong form; load reports it.
+func (d *duration) UnmarshalJSON(b []byte) error { //nolint:unparam // json.Unmarshaler has an error
+	var s string
+	if json.Unmarshal(b, &s) != nil {
+		s = string(b)
+	}
+	var err error
+	if d.Duration, err = time.ParseDuration(s); err != nil {
+		d.unreadable = s
+	}
+	return nil
+}
+
+// MarshalJSON writes the duration as text.
+func (d duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+var wrongType = regexp.MustCompile(`cannot unmarshal (\w+).* into Go struct field \w+\.(\S+) of type`)
+
+// mistyped is err, which names Go's types, as an error at the value.
+func mistyped(err error) error {
+	m := wrongType.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	return field.TypeInvalid(field.NewPath(m[2]), m[1], "something else belongs here; what YAML takes for a number, for true or for false needs quotes to be text")
 }
 
 // options are the controller's, together with everything wrong with c.

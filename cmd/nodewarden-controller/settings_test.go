@@ -71,15 +71,17 @@ func TestBadInputNamesEveryProblemAtOnce(t *testing.T) {
 		"flags": {
 			[]string{"--node-liveness-source=external", "--mode=x", "--kube-api-qps=0", "--kube-api-burst=-1", "--leader-elect-retry-period=9s", "--external-nodes=a in (b"},
 			[]string{"--node-liveness-source: ", "--mode: ", "--kube-api-qps: ", "--kube-api-burst: ", "--leader-elect-renew-deadline: ", "--external-nodes: "}},
-		"an empty source":        {[]string{"--node-liveness-source="}, []string{"--node-liveness-source: Unsupported"}},
-		"a gate nobody knows":    {[]string{"--feature-gates=Nonsense=true"}, []string{"unrecognized feature gate: Nonsense"}},
-		"a flag nobody knows":    {[]string{"--nonsense"}, []string{"unknown flag: --nonsense"}},
-		"a missing file":         {[]string{"--config=/does/not/exist"}, []string{"--config: open /does/not/exist"}},
-		"unknown fields":         {[]string{"--config=" + file(t, header+"nodeMonitorperiod: 1s\nleaderElection: {elect: true}\n")}, []string{`unknown field "nodeMonitorperiod"`, `unknown field "leaderElection.elect"`}},
-		"a file of another kind": {[]string{"--config=" + file(t, "apiVersion: v1\nkind: Node\n")}, []string{"apiVersion: Invalid", "kind: Invalid"}},
-		"a key that comes twice": {[]string{"--config=" + file(t, header+"mode: replace\nmode: beside\n")}, []string{`"mode" already set`}},
-		"a gate in the file":     {[]string{"--config=" + file(t, header+"featureGates: {Nonsense: true}\n")}, []string{"unrecognized feature gate: Nonsense"}},
-		"values in the file":     {[]string{"--config=" + file(t, header+"nodeMonitorPeriod: 0s\nunhealthyZoneThreshold: 3\n")}, []string{"--node-monitor-period: ", "--unhealthy-zone-threshold: "}},
+		"an empty source":               {[]string{"--node-liveness-source="}, []string{"--node-liveness-source: Unsupported"}},
+		"a gate nobody knows":           {[]string{"--feature-gates=Nonsense=true"}, []string{"unrecognized feature gate: Nonsense"}},
+		"a flag nobody knows":           {[]string{"--nonsense"}, []string{"unknown flag: --nonsense"}},
+		"a missing file":                {[]string{"--config=/does/not/exist"}, []string{"--config: open /does/not/exist"}},
+		"unknown fields":                {[]string{"--config=" + file(t, header+"nodeMonitorperiod: 1s\nleaderElection: {elect: true}\n")}, []string{`unknown field "nodeMonitorperiod"`, `unknown field "leaderElection.elect"`}},
+		"a file of another kind":        {[]string{"--config=" + file(t, "apiVersion: v1\nkind: Node\n")}, []string{"apiVersion: Invalid", "kind: Invalid"}},
+		"a key that comes twice":        {[]string{"--config=" + file(t, header+"mode: replace\nmode: beside\n")}, []string{`"mode" already set`}},
+		"a gate in the file":            {[]string{"--config=" + file(t, header+"featureGates: {Nonsense: true}\n")}, []string{"unrecognized feature gate: Nonsense"}},
+		"durations that are none":       {[]string{"--config=" + file(t, header+"nodeMonitorPeriod: soon\nleaderElection: {retryPeriod: 10}\n")}, []string{`nodeMonitorPeriod: Invalid value: "soon": is not a duration`, `leaderElection.retryPeriod: Invalid value: "10": is not a duration`}},
+		"a word where a number belongs": {[]string{"--config=" + file(t, header+"nodeEvictionRate: slow\n")}, []string{`nodeEvictionRate: Invalid value: "string": something else belongs here`}},
+		"values in the file":            {[]string{"--config=" + file(t, header+"nodeMonitorPeriod: 0s\nunhealthyZoneThreshold: 3\n")}, []string{"--node-monitor-period: ", "--unhealthy-zone-threshold: "}},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

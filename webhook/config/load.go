@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -48,7 +49,7 @@ func Parse(text []byte) (*WebhookConfiguration, error) {
 	c := &WebhookConfiguration{}
 	strict, err := kjson.UnmarshalStrict(raw, c)
 	if err != nil {
-		return nil, err
+		return nil, mistyped(err)
 	}
 	problems := make([]error, 0, len(strict))
 	problems = append(problems, strict...)
@@ -61,6 +62,17 @@ func Parse(text []byte) (*WebhookConfiguration, error) {
 		return nil, errors.Join(problems...)
 	}
 	return c, nil
+}
+
+var wrongType = regexp.MustCompile(`cannot unmarshal (\w+).* into Go struct field \w+\.(\S+) of type`)
+
+// mistyped is err, which names Go's types, as an error at the value.
+func mistyped(err error) error {
+	m := wrongType.FindStringSubmatch(err.Error())
+	if m == nil {
+		return err
+	}
+	return field.TypeInvalid(field.NewPath(m[2]), m[1], "something else belongs here; what YAML takes for a number, for true or for false needs quotes to be text")
 }
 
 // only returns the one document in text. A second one would be lost without a word.

@@ -2,7 +2,7 @@ package config
 
 import (
 	"encoding/json"
-	"fmt"
+	"errors"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -64,7 +64,7 @@ type Rules map[contract.Rule]contract.Action
 func (r *Rules) UnmarshalJSON(b []byte) error {
 	var raw map[contract.Rule]json.RawMessage
 	if err := json.Unmarshal(b, &raw); err != nil {
-		return fmt.Errorf("rules: want a list of rules with their actions, such as {ReasonUnclear: deny}: %w", err)
+		return errors.New("rules: want rules with their actions, such as {ReasonUnclear: deny}")
 	}
 	*r = make(Rules, len(raw))
 	for rule, value := range raw {
