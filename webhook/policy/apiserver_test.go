@@ -68,12 +68,6 @@ func compile(t testing.TB, p *admissionregv1.ValidatingAdmissionPolicy, envs *en
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range p.Spec.Variables {
-		result := compiler.CompileAndStoreVariable(&validating.Variable{Name: v.Name, Expression: v.Expression}, variableOptions, mode)
-		if result.Error != nil {
-			t.Fatalf("%s: variable %s does not compile: %v\n%s", p.Name, v.Name, result.Error, v.Expression)
-		}
-	}
 	condition := func(expressions []plugincel.ExpressionAccessor, o plugincel.OptionalVariableDeclarations) plugincel.ConditionEvaluator {
 		e := compiler.CompileCondition(expressions, o, mode)
 		for _, err := range e.CompilationErrors() {

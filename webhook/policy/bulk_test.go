@@ -37,10 +37,6 @@ func enforceInBulk(t testing.TB, p contract.Policy) *bulk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compiler, err := plugincel.NewCompositedCompiler(newestEnv)
-	if err != nil {
-		t.Fatal(err)
-	}
 	r, err := newRenderer(&p, false)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +60,7 @@ func enforceInBulk(t testing.TB, p contract.Policy) *bulk {
 		b.actions = append(b.actions, names.actions[policy.Name])
 	}
 	all := &validating.MessageExpressionCondition{MessageExpression: bound(r.known, "["+strings.Join(checks, ",\n")+`].join("")`)}
-	b.checks = compiler.CompileCondition([]plugincel.ExpressionAccessor{all}, variableOptions, environment.StoredExpressions)
+	b.checks = plugincel.NewConditionCompiler(newestEnv).CompileCondition([]plugincel.ExpressionAccessor{all}, variableOptions, environment.StoredExpressions)
 	for _, err := range b.checks.CompilationErrors() {
 		t.Fatal(err)
 	}
