@@ -42,6 +42,14 @@ func TestTheChartRendersWhatTheRendererRenders(t *testing.T) {
 	}
 }
 
+// A pod whose policy file has changed is replaced, and quotes are no change.
+func TestOffIsTheSameWithAndWithoutQuotes(t *testing.T) {
+	all := policyValues(0)
+	with := render(t, values{}.at("policy", all["everything off"]))
+	without := render(t, values{}.at("policy", all["everything off, without quotes"]))
+	compare(t, without, with)
+}
+
 // meant is the policy that values describe: they have the policy file's form.
 func meant(t *testing.T, v map[string]any) contract.Policy {
 	t.Helper()

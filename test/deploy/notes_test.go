@@ -1,11 +1,19 @@
 package deploy
 
 import (
-	"errors"
+	"context"
+	"fmt"
+	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+
+	"github.com/nodewarden/nodewarden/test/controlplane"
 	"github.com/nodewarden/nodewarden/test/controlplane/guard"
 )
 
@@ -59,21 +67,75 @@ func TestVerifyFailsWhereNothingGuards(t *testing.T) {
 		says string
 	}{
 		"a guard is expected and there is none": {[]string{"--wait=0s", "--node=" + node}, 1, "with silence, not with refusal"},
-		"none is expected":                      {[]string{"--wait=0s", "--expect=silence"}, 0, "silence, as it should be"},
+		"none is expected":                      {[]string{"--wait=0s", "--expect=silence"}, 0, "silence, as it should be\na cluster without the guard is silent, too\n"},
 		"an expectation that is none":           {[]string{"--expect=denial"}, 2, "--expect"},
 		"no such node":                          {[]string{"--wait=0s", "--node=nobody"}, 3, "nobody"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cmd := exec.Command(program, append([]string{"verify", "--kubeconfig=" + c.kubeconfig}, try.args...)...)
-			out, err := cmd.CombinedOutput()
-			code := 0
-			var exit *exec.ExitError
-			if errors.As(err, &exit) {
-				code = exit.ExitCode()
-			}
-			if code != try.code || !strings.Contains(string(out), try.says) {
-				t.Errorf("exit code %d, want %d; missing %q in: %s", code, try.code, try.says, out)
+			if err := c.answers(program, try.code, try.says, try.args...); err != nil {
+				t.Error(err)
 			}
 		})
 	}
+}
+
+// While a cluster changes, what its API server asks may not answer yet.
+func TestVerifyWaitsForSomebodyElsesWebhook(t *testing.T) {
+	c := newCluster(t)
+	program, err := guard.Build(c.ctx, c.ControlPlane, "nodewarden")
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := c.node(nil)
+	api := c.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	dead := &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "dead"},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name:                    "dead.example.com",
+			ClientConfig:            admissionv1.WebhookClientConfig{URL: new("https://127.0.0.1:1")},
+			SideEffects:             new(admissionv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"nodes/status"}},
+			}},
+			MatchConditions: []admissionv1.MatchCondition{{Name: "verify", Expression: `request.options.?fieldManager.orValue("") == "nodewarden-verify"`}},
+		}},
+	}
+	if _, err := api.Create(c.ctx, dead, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = api.Delete(context.WithoutCancel(c.ctx), dead.Name, metav1.DeleteOptions{}) })
+	c.eventually("the webhook is asked", func(context.Context) error {
+		return c.answers(program, 3, "failed calling webhook", "--wait=0s", "--node="+node)
+	})
+
+	failed := controlplane.AuditFilter{Verbs: []string{"patch"}, Name: node, Since: time.Now(), Where: func(e auditv1.Event) bool {
+		return e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusInternalServerError
+	}}
+	answered := make(chan error)
+	go func() {
+		answered <- c.answers(program, 0, "silence, as it should be", "--expect=silence", "--wait=1m", "--node="+node)
+	}()
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	if _, err := c.AwaitAudit(ctx, failed, 1); err != nil {
+		t.Error(err)
+	}
+	if err := api.Delete(c.ctx, dead.Name, metav1.DeleteOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := <-answered; err != nil {
+		t.Error(err)
+	}
+}
+
+// answers runs verify and wants an exit code and a text.
+func (c *cluster) answers(program string, code int, says string, args ...string) error {
+	cmd := exec.Command(program, append([]string{"verify", "--kubeconfig=" + c.kubeconfig}, args...)...)
+	out, _ := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), says) {
+		return fmt.Errorf("exit code %d, want %d; missing %q in: %s", got, code, says, out)
+	}
+	return nil
 }

@@ -85,7 +85,7 @@ func Command() *cobra.Command {
 	}
 	cmd.Flags().StringVar((*string)(&o.Expect), "expect", string(o.Expect), "the answer that is as it should be: refusal (profile enforce), warning (profile warn) or silence (profile audit; a cluster without the guard is silent too)")
 	cmd.Flags().StringVar(&o.Node, "node", o.Node, "node whose failure is made up; empty means any")
-	cmd.Flags().DurationVar(&o.Wait, "wait", o.Wait, "how long the answer may take to become the expected one")
+	cmd.Flags().DurationVar(&o.Wait, "wait", o.Wait, "how long the answer may take to become the expected one; a busy server is asked again until then")
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "path of a kubeconfig; without it $KUBECONFIG, or else the service account of the pod, is used")
 	return cmd
 }
@@ -198,14 +198,17 @@ func (q question) until(ctx context.Context, o Options) error {
 	giveUp := time.Now().Add(o.Wait)
 	for {
 		got, said, err := q.ask(ctx)
-		if err != nil {
-			return err
-		}
-		if got == o.Expect {
+		if err == nil && got == o.Expect {
+			if got == Silence {
+				said = "a cluster without the guard is silent, too"
+			}
 			fmt.Fprintf(o.Out, "node %s, a made-up failure with the reserved reason, never stored: %s, as it should be\n%s", q.node, got, line(said))
 			return nil
 		}
-		if time.Now().After(giveUp) {
+		switch late := time.Now().After(giveUp); {
+		case err != nil && (late || !passes(err)):
+			return err
+		case late:
 			return Unexpected{Want: o.Expect, Got: got, Said: said}
 		}
 		select {
@@ -214,6 +217,13 @@ func (q question) until(ctx context.Context, o Options) error {
 		case <-time.After(500 * time.Millisecond):
 		}
 	}
+}
+
+// passes reports whether an error says nothing about the question: the API
+// server, or what it asks in turn, is busy or on its way up.
+func passes(err error) bool {
+	return apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
 func line(text string) string {

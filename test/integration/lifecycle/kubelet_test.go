@@ -164,9 +164,18 @@ func TestClocksOfKubeletsDoNotMatter(t *testing.T) {
 }
 
 // B15, kubelet source.
-func TestAStalledLeaseWatchKillsNoNode(t *testing.T) {
+func TestAStalledLeaseWatchKillsNoNode(t *testing.T) { stallLeases(t, 100, 4*time.Second) }
+
+func TestSoakAStalledLeaseWatchKillsNoNode(t *testing.T) {
+	stallLeases(t, rig.Soak(t, 500), 10*time.Second)
+}
+
+// stallLeases freezes the watch of Leases for two and a half grace periods, of
+// which nodes renew theirs four times in each.
+func stallLeases(t *testing.T, nodes int, grace time.Duration) {
+	t.Helper()
 	needsControlPlane(t)
-	sim, err := r.CP.SimulateNodes(t.Context(), controlplane.SimOptions{Prefix: "b15-", Count: 100, Reporting: controlplane.Reporting{LeaseDuration: 4 * time.Second, StatusEvery: time.Minute}})
+	sim, err := r.CP.SimulateNodes(t.Context(), controlplane.SimOptions{Prefix: "b15-", Count: nodes, Reporting: controlplane.Reporting{LeaseDuration: grace, StatusEvery: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,11 +188,11 @@ func TestAStalledLeaseWatchKillsNoNode(t *testing.T) {
 		}
 	})
 	proxy := r.Proxy(t, r.CP.ServiceAccount(rig.Namespace, rig.Account))
-	r.StartAs(t, proxy.Config(), rig.Alone, rig.Fast)
-	rig.Eventually(t, soon, r.TaintsAre(t, "b15-100"))
+	r.StartAs(t, proxy.Config(), rig.Alone, rig.Fast, []string{"--node-monitor-grace-period=" + grace.String()})
+	rig.Eventually(t, soon, r.TaintsAre(t, sim.Names()[nodes-1]))
 	proxy.Freeze("leases")
 	began := time.Now()
-	rig.Never(t, 10*time.Second, func() error {
+	rig.Never(t, grace*5/2, func() error {
 		list, err := r.Admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{ResourceVersion: "0"})
 		if err != nil {
 			return err
