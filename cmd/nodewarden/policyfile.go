@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -10,9 +11,13 @@ import (
 )
 
 // policyFlags name the policy that a command works with.
-type policyFlags struct{ file, profile string }
+type policyFlags struct {
+	file, profile string
+	flags         *pflag.FlagSet
+}
 
 func (f *policyFlags) add(fs *pflag.FlagSet) {
+	f.flags = fs
 	fs.StringVar(&f.file, "config", "", "policy file (kind "+config.Kind+"); without one, the default policy")
 	fs.StringVar(&f.profile, "profile", "", "enforce, warn or audit, whatever the policy file says; without either, enforce")
 }
@@ -20,6 +25,9 @@ func (f *policyFlags) add(fs *pflag.FlagSet) {
 // load returns the policy. Without a file it enforces: who asks what the
 // contract says wants to hear all of it.
 func (f *policyFlags) load() (contract.Policy, error) {
+	if f.file == "" && f.flags.Changed("config") {
+		return contract.Policy{}, errors.New(`--config "": want the path of a policy file, or leave it out for the default policy`)
+	}
 	c, err := config.Load(f.file)
 	if err != nil {
 		return contract.Policy{}, err

@@ -208,6 +208,7 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		"a service and a URL":                                {"", []string{"policy", "render", "--form", "webhook", "--service", "a/b", "--url", "https://localhost"}, "one or the other"},
 		"a service for policies":                             {"", []string{"policy", "render", "--form", "policy", "--service", "a/b"}, "--service is for --form webhook"},
 		"a folder on the host for policies that are applied": {"", []string{"policy", "render", "--form", "policy", "--host-dir", "/etc"}, "--host-dir is for --form static"},
+		"a policy file without a name":                       {"", []string{"policy", "render", "--form", "policy", "--config", ""}, `--config ""`},
 		"a negative wait":                                    {"", []string{"verify", "--wait", "-1s"}, "--wait"},
 		"an answer that no cluster gives":                    {"", []string{"verify", "--expect", "joy"}, "--expect"},
 		"a host folder that is relative":                     {"", []string{"policy", "render", "--form", "static", "--output-dir", t.TempDir(), "--host-dir", "x"}, "absolute"},
@@ -233,6 +234,10 @@ func TestAClusterThatCannotBeAskedIsNoAnswer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "empty"))
+	if _, _, errs := call(t, "", "verify", "--wait", "0s"); !strings.Contains(errs, "no cluster is named there; give --kubeconfig, set $KUBECONFIG, or run in a pod") {
+		t.Errorf("no remedy: %s", errs)
 	}
 	t.Setenv("KUBECONFIG", file)
 	if _, _, errs := call(t, "", "verify", "--wait", "0s"); !strings.Contains(errs, "ask the API server https://127.0.0.1:1 ($KUBECONFIG "+strconv.Quote(file)+")") {

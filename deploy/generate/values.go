@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -97,7 +98,7 @@ func (vs values) schema() ([]byte, error) {
 	root := object{
 		"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values of the nodewarden chart",
 		"$comment": "Generated from values.yaml by make generate.",
-		"type":     "object", "additionalProperties": false, "properties": properties, "definitions": definitions(),
+		"type":     "object", "additionalProperties": false, "properties": properties, "required": vs.required(), "definitions": definitions(),
 	}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -122,6 +123,26 @@ func (vs values) properties() (object, error) {
 	return all, nil
 }
 
+// required are the settings that a null must not take away: without a default
+// templates would render nothing in their place, or something else.
+func (vs values) required() []string {
+	names := []string{}
+	for _, v := range vs {
+		if !v.nullable() {
+			names = append(names, v.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// nullable are lists and maps, of which null is an empty one, but for those of
+// the policy file; and what may be off, of which null is another way to say it.
+func (v *value) nullable() bool {
+	empty := v.inner == nil && v.node.Kind != yaml.ScalarNode && !strings.HasPrefix(v.path, "policy.")
+	return empty || len(v.limit) > 0 && v.limit[0] == "enum" && slices.Contains(v.limit, "off")
+}
+
 func (v *value) schema() (object, error) {
 	if len(v.limit) > 0 {
 		return v.limited()
@@ -129,7 +150,7 @@ func (v *value) schema() (object, error) {
 	switch {
 	case v.inner != nil:
 		properties, err := v.inner.properties()
-		return object{"type": "object", "additionalProperties": false, "properties": properties}, err
+		return object{"type": "object", "additionalProperties": false, "properties": properties, "required": v.inner.required()}, err
 	case v.node.Tag == "!!bool":
 		return object{"type": "boolean"}, nil
 	case v.node.Tag == "!!int":

@@ -234,12 +234,19 @@ const byChance = "by chance"
 func policyValues(n int) map[string]map[string]any {
 	all := map[string]map[string]any{
 		"untouched": {}, "enforce": {"profile": "enforce"}, "audit": {"profile": "audit"},
-		"no holds":                       {"profile": "enforce", "recoveryHold": "0s"},
-		"nobody but kubelets is spared":  {"lifecycle": []any{}},
-		"a backslash in a name":          {"standIns": []any{map[string]any{"user": `CORP\kubelets "all"`, "group": "a b"}}},
-		"holds in other units":           {"profile": "enforce", "recoveryHold": "1h1m30s", "maxClockSkew": "90m", "signalPersistence": "45s", "rules": map[string]any{"SignalTooYoung": "deny"}},
-		"names that read like CEL":       {"profile": "enforce", "detectors": []any{map[string]any{"user": `facts.ready "facts.is`, "nodeSelector": map[string]any{"matchLabels": map[string]any{"facts.was/pool": "facts.now"}}}}, "standIns": []any{map[string]any{"user": "facts.stamp"}}, "rules": map[string]any{"UnauthorizedDetector": "deny"}},
-		"listed detectors, not enforced": {"detectors": []any{map[string]any{"user": "probe"}}, "rules": map[string]any{"UnauthorizedDetector": "off"}},
+		"no holds":                                      {"profile": "enforce", "recoveryHold": "0s"},
+		"nobody but kubelets is spared":                 {"lifecycle": []any{}},
+		"a backslash in a name":                         {"standIns": []any{map[string]any{"user": `CORP\kubelets "all"`, "group": "a b"}}},
+		"holds in other units":                          {"profile": "enforce", "recoveryHold": "1h1m30s", "maxClockSkew": "90m", "signalPersistence": "45s", "rules": map[string]any{"SignalTooYoung": "deny"}},
+		"names that read like CEL":                      {"profile": "enforce", "detectors": []any{map[string]any{"user": `facts.ready "facts.is`, "nodeSelector": map[string]any{"matchLabels": map[string]any{"facts.was/pool": "facts.now"}}}}, "standIns": []any{map[string]any{"user": "facts.stamp"}}, "rules": map[string]any{"UnauthorizedDetector": "deny"}},
+		"more detectors than an audit annotation holds": {"profile": "enforce", "detectors": []any{}, "rules": map[string]any{"UnauthorizedDetector": "deny"}},
+		"listed detectors, not enforced":                {"detectors": []any{map[string]any{"user": "probe"}}, "rules": map[string]any{"UnauthorizedDetector": "off"}},
+	}
+	for i := range 30 {
+		many := all["more detectors than an audit annotation holds"]
+		many["detectors"] = append(many["detectors"].([]any), map[string]any{
+			"user": fmt.Sprint("detector-of-pool-", i), "nodeSelector": map[string]any{"matchLabels": map[string]any{"node-restriction.kubernetes.io/pool": fmt.Sprint("pool-", i)}},
+		})
 	}
 	everything, bare := map[string]any{}, map[string]any{}
 	for _, r := range contract.Rules() {

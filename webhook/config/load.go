@@ -64,13 +64,16 @@ func Parse(text []byte) (*WebhookConfiguration, error) {
 	return c, nil
 }
 
-var wrongType = regexp.MustCompile(`cannot unmarshal (\w+).* into Go struct field \w+\.(\S+) of type`)
+var wrongType = regexp.MustCompile(`cannot unmarshal (\w+).* into Go (?:struct field \w+\.(\S+)|value) of type`)
 
 // mistyped is err, which names Go's types, as an error at the value.
 func mistyped(err error) error {
 	m := wrongType.FindStringSubmatch(err.Error())
 	if m == nil {
 		return err
+	}
+	if m[2] == "" {
+		return fmt.Errorf("is one %s; want fields, such as apiVersion: %s", m[1], APIVersion)
 	}
 	return field.TypeInvalid(field.NewPath(m[2]), m[1], "something else belongs here; what YAML takes for a number, for true or for false needs quotes to be text")
 }

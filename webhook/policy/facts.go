@@ -23,6 +23,7 @@ func factsOf(p *contract.Policy, on []clause) ([]Fact, error) {
 		return nil, err
 	}
 	return []Fact{
+		{"changesReady", changesReady},
 		{"detector", detector},
 		{"ready", ready},
 		{"was", `facts.ready[0]`},
@@ -103,14 +104,14 @@ var clock = `[[dyn(oldObject), dyn("f:lastHeartbeatTime")], [dyn(object), dyn(""
       type(owned) == map && (of[1] == "" || of[1] in owned))).map(m, string(m.time))].map(times,
     times.exists(t, size(t) == 20 ? t >= "2201" : !t.startsWith("-")) ? 0 : ([0] + times.map(t, ` + at("t") + `)).max())[0])`
 
-// detector says what decides who may write this Node.
+// detector is what only the rule on listed detectors asks: the list is as long
+// as it is long, and an API server takes short expressions alone for some things.
 func detector(detectors []contract.Detector) (string, error) {
 	listed, err := listed(detectors)
 	if err != nil {
 		return "", err
 	}
 	return `[` + nodeLabels + `].map(labels, {
-  "changesReady": ` + changesReady + `,
   "changesLabels": ` + changesLabels + `,
   "listed": ` + listed + `
 })[0]`, nil
@@ -122,7 +123,7 @@ func inScope(p *contract.Policy) string {
 	if !p.NeedsLabels() {
 		return ""
 	}
-	return `facts.detector.changesReady && `
+	return `facts.changesReady && `
 }
 
 // lost are the types of the conditions that are gone, Ready aside.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -101,7 +102,11 @@ func Policies(p contract.Policy, o Options) (*Set, error) {
 			set.Off = append(set.Off, rule)
 			continue
 		}
-		set.Guards = append(set.Guards, Guard{rule, r.policy(r.on[i]), r.bindings(rule)})
+		guard := Guard{rule, r.policy(r.on[i]), r.bindings(rule)}
+		if err := tooLong(guard.Policy); err != nil {
+			return nil, err
+		}
+		set.Guards = append(set.Guards, guard)
 	}
 	return set, nil
 }
@@ -151,8 +156,10 @@ func (r *renderer) policy(c clause) *admissionv1.ValidatingAdmissionPolicy {
 		MessageExpression: r.messageExpression(c),
 		Reason:            &invalid,
 	}
-	note := admissionv1.AuditAnnotation{Key: "broken", ValueExpression: bound(r.known, c.isBroken()+` ? "`+string(c.rule)+`" : ""`)}
-
+	var notes []admissionv1.AuditAnnotation
+	if note := bound(r.known, c.isBroken()+` ? "`+string(c.rule)+`" : ""`); len(note) <= maxAnnotation {
+		notes = append(notes, admissionv1.AuditAnnotation{Key: "broken", ValueExpression: note})
+	}
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "admissionregistration.k8s.io/v1", Kind: "ValidatingAdmissionPolicy"},
 		ObjectMeta: metav1.ObjectMeta{Name: r.name(c.rule, ""), Labels: ours()},
@@ -162,9 +169,28 @@ func (r *renderer) policy(c clause) *admissionv1.ValidatingAdmissionPolicy {
 		MatchConstraints: resources(judged(c.rule)...),
 		MatchConditions:  r.matchConditions(c.rule),
 		Validations:      []admissionv1.Validation{check},
-		AuditAnnotations: []admissionv1.AuditAnnotation{note},
+		AuditAnnotations: notes,
 	}
 	return policy
+}
+
+// What an API server takes, bytes of an audit annotation's expression and
+// characters of any; it refuses the whole policy beyond. A rule whose annotation
+// would be longer, which a long list of detectors makes one, goes without: a
+// refusal and a warning name it all the same.
+const (
+	maxAnnotation = 5 << 10
+	maxExpression = 100_000
+)
+
+func tooLong(p *admissionv1.ValidatingAdmissionPolicy) error {
+	all := []string{p.Spec.Validations[0].Expression, p.Spec.Validations[0].MessageExpression, p.Spec.MatchConditions[0].Expression}
+	for _, e := range all {
+		if n := utf8.RuneCountInString(e); n > maxExpression {
+			return fmt.Errorf("policy %s: an expression of %d characters, and an API server takes %d: list fewer standIns, lifecycle identities or detectors", p.Name, n, maxExpression)
+		}
+	}
+	return nil
 }
 
 // judged are the writes that can break a rule.

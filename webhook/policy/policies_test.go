@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -25,6 +26,37 @@ func TestEveryPolicyCompilesOnTheOldestAndTheNewestServer(t *testing.T) {
 	}
 }
 
+func TestNoPolicyIsLongerThanAnAPIServerTakes(t *testing.T) {
+	t.Parallel()
+	p := contract.Default(contract.Enforce)
+	p.Rules = map[contract.Rule]contract.Action{contract.UnauthorizedDetector: contract.Deny}
+	listed := func(n int) (*Set, error) {
+		p.Detectors = nil
+		for i := range n {
+			p.Detectors = append(p.Detectors, contract.Detector{Identity: contract.ServiceAccount(fmt.Sprint("liveness-pool-", i), "detector")})
+		}
+		return Policies(p, Options{})
+	}
+	set, err := listed(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range set.Guards {
+		if g.Rule == contract.UnauthorizedDetector {
+			if n := len(g.Policy.Spec.AuditAnnotations); n > 0 {
+				t.Errorf("%d annotations hold the list", n)
+			}
+			continue
+		}
+		if n := len(g.Policy.Spec.AuditAnnotations); n != 1 {
+			t.Errorf("%s has %d annotations: the list of detectors is not its business", g.Rule, n)
+		}
+	}
+	if _, err := listed(1000); err == nil || !strings.Contains(err.Error(), "list fewer standIns, lifecycle identities or detectors") {
+		t.Errorf("1000 detectors are too many for CEL, and the error is %v", err)
+	}
+}
+
 func TestANameThatReadsLikeAFactStaysAsItIs(t *testing.T) {
 	t.Parallel()
 	odd, err := labels.Parse("facts.was/pool in (facts.is)")
@@ -40,7 +72,7 @@ func TestANameThatReadsLikeAFactStaysAsItIs(t *testing.T) {
 	}
 	for _, g := range set.Guards {
 		check := g.Policy.Spec.Validations[0].Expression
-		if !strings.Contains(check, "changesReady") {
+		if g.Rule != contract.UnauthorizedDetector {
 			continue // asks nobody's name
 		}
 		for _, name := range []string{`"x:facts.ready \\\"facts.now"`, `"facts.was/pool"`, `"facts.is"`} {

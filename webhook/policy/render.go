@@ -54,7 +54,8 @@ func RenderPolicies(p contract.Policy, server Version) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	text, err := encode(set.head(p)+"\nApply with: kubectl apply --server-side -f "+PolicyFile, set.documents(p))
+	text, err := encode(set.head(p)+"\nApply with: kubectl apply --server-side -f "+PolicyFile+
+		"\nWhat an earlier file left stays in force until it is deleted: docs/upgrade.md, Policies applied by hand.", set.documents(p))
 	return File{Name: PolicyFile, Text: text}, err
 }
 
@@ -132,7 +133,11 @@ func (s *Set) head(p contract.Policy) string {
 func (s *Set) documents(p contract.Policy) []document {
 	var all []document
 	for _, g := range s.Guards {
-		all = append(all, document{fmt.Sprintf("%s (%s): broken when %s.", g.Rule, p.Action(g.Rule), g.Rule.Refuses()), g.Policy})
+		comment := fmt.Sprintf("%s (%s): broken when %s.", g.Rule, p.Action(g.Rule), g.Rule.Refuses())
+		if len(g.Policy.Spec.AuditAnnotations) == 0 {
+			comment += " No audit annotation: with this list it would be longer than an API server takes."
+		}
+		all = append(all, document{comment, g.Policy})
 		for _, b := range g.Bindings {
 			all = append(all, document{object: b})
 		}

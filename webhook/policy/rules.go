@@ -104,7 +104,7 @@ func clauses(p *contract.Policy) []clause {
 			about("lastTransitionTime", `"is " + `+span(skew)+` + " from the API server's clock, " + `+instantOf("facts.now"),
 				`"set the detector's clock"`)},
 		{contract.UnauthorizedDetector,
-			`facts.detector.changesLabels || facts.detector.changesReady && !facts.repairs && !facts.detector.listed`,
+			`facts.detector.changesLabels || facts.changesReady && !facts.repairs && !facts.detector.listed`,
 			unauthorized(len(p.Detectors))},
 	}
 	return slices.DeleteFunc(all, func(c clause) bool {

@@ -62,7 +62,7 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Ask a cluster whether the contract is in force, with a write that is never stored",
-		Long: "Reports the failure of a node in a way that the contract forbids, as a dry run, and says what the cluster answers. " +
+		Long: "Reports the failure of a node with the reserved reason, which the rule ReservedReason forbids, as a dry run, and says what the cluster answers. " +
 			"It needs to list nodes and to patch nodes/status. It exits with 0 when the answer is the expected one, with 1 when it is another, with 2 when a flag cannot be used, and with 3 when the cluster cannot be asked.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -72,6 +72,9 @@ func Command() *cobra.Command {
 				return err
 			}
 			cfg, err := load(kubeconfig)
+			if clientcmd.IsEmptyConfig(err) {
+				return fmt.Errorf("find the API server (%s): no cluster is named there; give --kubeconfig, set $KUBECONFIG, or run in a pod", source(kubeconfig))
+			}
 			if err != nil {
 				return fmt.Errorf("find the API server (%s): %w", source(kubeconfig), err)
 			}
@@ -135,7 +138,7 @@ func (u Unexpected) Error() string {
 	}
 	switch {
 	case u.Got == Silence:
-		text += "; look for the policies and the webhook configuration, and at their profile"
+		text += "; look for the policies and the webhook configuration, and at their profile and rules[ReservedReason]; under profile audit it is right: --expect silence"
 	case u.Got == Warning && u.Want == Refusal:
 		text += "; under profile warn that is right: --expect warning"
 	case u.Want == Silence || u.Want == Warning:

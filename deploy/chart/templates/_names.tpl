@@ -5,7 +5,7 @@ namespace: {{ .root.Release.Namespace }}
 {{ end -}}
 labels:
   {{- include "nodewarden.labels" . | nindent 2 }}
-{{- with merge (dict) (.annotations | default dict) .root.Values.commonAnnotations }}
+{{- with merge (dict) (.annotations | default dict) (.root.Values.commonAnnotations | default dict) }}
 annotations:
   {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -22,7 +22,7 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace 
 {{ include "nodewarden.selector" .component }}
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-{{- with merge (dict) (.labels | default dict) .root.Values.commonLabels }}
+{{- with merge (dict) (.labels | default dict) (.root.Values.commonLabels | default dict) }}
 {{ toYaml . }}
 {{- end }}
 {{- end -}}

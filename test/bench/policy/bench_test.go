@@ -83,8 +83,8 @@ type side struct {
 type cost struct{ waits, cpus, collections []float64 }
 
 // cpu is that of a block, from the end of one garbage collection to the end of
-// another: one takes as much as a hundred writes, and begins when it will. Where
-// no two were seen, all blocks count.
+// another: one takes as long as a hundred writes, and begins when it will. Where
+// no two have ended, all blocks count.
 func (c cost) cpu() float64 {
 	var ends []int
 	for i := 1; i < len(c.cpus); i++ {

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/nodewarden/nodewarden/contract"
@@ -112,6 +114,33 @@ func TestTheAPIServerFillsInNothingOfImportance(t *testing.T) {
 			t.Errorf("%s is stored as %+v", w.Name, w)
 		}
 	}
+}
+
+// An API server takes 5120 bytes of an audit annotation, and one that lists so
+// many detectors would be longer.
+func TestAnAPIServerTakesALongListOfDetectors(t *testing.T) {
+	c := fresh(t)
+	p := contract.Default(contract.Enforce)
+	p.Rules = map[contract.Rule]contract.Action{contract.UnauthorizedDetector: contract.Deny}
+	for i := range 40 {
+		of, err := labels.Parse(fmt.Sprintf("node-restriction.kubernetes.io/pool in (pool-%d, pool-%d-spare)", i, i))
+		c.must(err)
+		p.Detectors = append(p.Detectors, contract.Detector{Identity: contract.Identity{User: fmt.Sprint("detector-of-pool-", i)}, Nodes: of})
+	}
+	c.installPolicies(p)
+	node := c.reporting()
+	_, err := c.admin.CoreV1().Nodes().Patch(c.ctx(), node, types.MergePatchType, []byte(`{"metadata":{"labels":{"node-restriction.kubernetes.io/pool":"pool-39-spare"}}}`), metav1.PatchOptions{})
+	c.must(err)
+	write := func(as string) error {
+		return c.patch(c.cp.User(as, "system:masters"), node, failure("OutOfBandProbeFailed"), metav1.DryRunAll)
+	}
+	c.eventually("another pool's detector is refused", func() error {
+		if err := write("detector-of-pool-38"); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "[UnauthorizedDetector] ") {
+			return fmt.Errorf("another answer: %w", err)
+		}
+		return nil
+	})
+	c.must(write("detector-of-pool-39"))
 }
 
 func TestAPolicyThatDeniesOnlyWarnsWhenANodeIsCreated(t *testing.T) {
