@@ -104,8 +104,8 @@ var clock = `[[dyn(oldObject), dyn("f:lastHeartbeatTime")], [dyn(object), dyn(""
       type(owned) == map && (of[1] == "" || of[1] in owned))).map(m, string(m.time))].map(times,
     times.exists(t, size(t) == 20 ? t >= "2201" : !t.startsWith("-")) ? 0 : ([0] + times.map(t, ` + at("t") + `)).max())[0])`
 
-// detector is what only the rule on listed detectors asks: the list is as long
-// as it is long, and an API server takes short expressions alone for some things.
+// detector is what only the rule on listed detectors asks. No other reads it, for
+// the list may be longer than what an API server takes as an audit annotation.
 func detector(detectors []contract.Detector) (string, error) {
 	listed, err := listed(detectors)
 	if err != nil {

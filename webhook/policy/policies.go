@@ -174,10 +174,9 @@ func (r *renderer) policy(c clause) *admissionv1.ValidatingAdmissionPolicy {
 	return policy
 }
 
-// What an API server takes, bytes of an audit annotation's expression and
-// characters of any; it refuses the whole policy beyond. A rule whose annotation
-// would be longer, which a long list of detectors makes one, goes without: a
-// refusal and a warning name it all the same.
+// An API server refuses a policy with an audit annotation of more bytes, or with
+// any expression of more characters. A long list of detectors makes the annotation
+// of its rule too long; the policy does without, for a refusal names the rule, too.
 const (
 	maxAnnotation = 5 << 10
 	maxExpression = 100_000
