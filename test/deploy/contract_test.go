@@ -349,6 +349,10 @@ func TestValuesThatCannotWorkAreRefusedByName(t *testing.T) {
 		"a rule on detectors without any":     {values{}.at("policy.rules.UnauthorizedDetector", "deny"), []string{"policy.detectors"}},
 		"a certificate without its authority": {values{}.at("certificates.mode", "provided"), []string{"certificates.caBundle"}},
 		"a server elsewhere, unverified":      {values{}.at("webhook.url", "https://127.0.0.1:9443/validate"), []string{"certificates.caBundle"}},
+		"more detectors than an expression holds": {values{}.at("policy.rules.UnauthorizedDetector", "deny").at("policy.detectors", several(800, func() any {
+			return map[string]any{"serviceAccount": map[string]any{"namespace": "liveness-of-a-pool", "name": "detector"}}
+		})),
+			[]string{"an API server takes 100000", "list fewer standIns, lifecycle identities or detectors"}},
 		"a label named twice": {values{}.at("policy.rules.UnauthorizedDetector", "deny").at("policy.detectors", []any{map[string]any{"user": "a", "nodeSelector": map[string]any{
 			"matchLabels": map[string]any{"pool": "a"}, "matchExpressions": []any{map[string]any{"key": "pool", "operator": "Exists"}},
 		}}}), []string{"policy.detectors", "nodewarden policy render"}},

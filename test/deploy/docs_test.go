@@ -33,14 +33,7 @@ func TestEveryValueSetIsDocumented(t *testing.T) {
 // Every setting that a page names is one: an upgrade with a key that the chart
 // does not know is refused, and prose is not.
 func TestEverySettingThatThePagesNameIsOne(t *testing.T) {
-	text, err := os.ReadFile(chart + "/values.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all map[string]any
-	if err := sigsyaml.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	all := defaults(t)
 	var sections []string
 	for name, inner := range all {
 		if _, is := inner.(map[string]any); is {

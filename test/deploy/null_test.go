@@ -9,8 +9,14 @@ import (
 )
 
 // Null takes a default away. Of a list or a map it is an empty one; any other
-// setting must not be lost, least of all the profile: no profile refused everything.
+// setting must not be lost, least of all the profile: no profile was enforce.
 func TestNullIsRefusedWhereItWouldTakeADefaultAway(t *testing.T) {
+	tryNulls(t, "", defaults(t))
+}
+
+// defaults are the chart's own values.
+func defaults(t *testing.T) map[string]any {
+	t.Helper()
 	text, err := os.ReadFile(chart + "/values.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -19,7 +25,7 @@ func TestNullIsRefusedWhereItWouldTakeADefaultAway(t *testing.T) {
 	if err := sigsyaml.Unmarshal(text, &all); err != nil {
 		t.Fatal(err)
 	}
-	tryNulls(t, "", all)
+	return all
 }
 
 func tryNulls(t *testing.T, prefix string, settings map[string]any) {

@@ -55,7 +55,7 @@ func (r request) attributes() *admission.VersionedAttributes {
 
 // compiledPolicy is a policy as the API server runs it.
 type compiledPolicy struct {
-	notes     int
+	notes     int // audit annotations
 	name      string
 	validator validating.Validator
 }
