@@ -160,6 +160,9 @@ func remarks(w contract.Write, p contract.Policy, class contract.Class) []string
 		notes = append(notes, "the Node before the write has no managedFields that tell when its kubelet last spoke: "+
 			"NewerReady, RecoveryHold and SignalTooYoung go by the condition's own stamps (kubectl get -o yaml --show-managed-fields keeps them)")
 	}
+	if class == contract.External && w.User.Name == "system:node:"+w.Node && !slices.Contains(w.User.Groups, "system:nodes") {
+		notes = append(notes, "the node's own kubelet has the group system:nodes, this user has not (--as-group system:nodes)")
+	}
 	if p.Skew(w) {
 		notes = append(notes, "this is a kube-controller-manager in kubelet mode; the skew webhook counts it")
 	}

@@ -104,12 +104,31 @@ var separator = regexp.MustCompile(`(?m)^---`)
 // not all YAML's.
 func parse(text []byte, into any) error {
 	if trimmed := bytes.TrimSpace(text); json.Valid(trimmed) {
-		return json.Unmarshal(trimmed, into)
+		return decode(trimmed, into)
 	}
 	if i := separator.FindAllIndex(text, 2); len(i) > 1 || len(i) == 1 && len(bytes.TrimSpace(text[:i[0][0]])) > 0 {
 		return errors.New("it holds several YAML documents: want one")
 	}
-	return yaml.Unmarshal(text, into)
+	converted, err := yaml.YAMLToJSON(text)
+	if err != nil {
+		return err
+	}
+	return decode(converted, into)
+}
+
+// decode is json.Unmarshal, whose errors name the field, not Go's types.
+func decode(text []byte, into any) error {
+	err := json.Unmarshal(text, into)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		if wrong.Field == "" {
+			return fmt.Errorf("it is one %s: want an object", wrong.Value)
+		}
+		return fmt.Errorf("%s is a %s: want what kubectl prints there", wrong.Field, wrong.Value)
+	}
+	if wrong := (*time.ParseError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("a time is %q: want it as in 2026-01-31T10:00:00Z", strings.Trim(wrong.Value, `"`))
+	}
+	return err
 }
 
 func (f checkFlags) fromReview(text []byte) (question, error) {
@@ -161,7 +180,7 @@ func nodeIn(field string, raw []byte) (*corev1.Node, error) {
 		return nil, fmt.Errorf("%s is missing", field)
 	}
 	node := &corev1.Node{}
-	if err := json.Unmarshal(raw, node); err != nil {
+	if err := decode(raw, node); err != nil {
 		return nil, fmt.Errorf("%s is no Node: %w", field, err)
 	}
 	return node, nil

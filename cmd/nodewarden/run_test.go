@@ -134,6 +134,16 @@ func TestCheckSaysWhatManagedFieldsWouldHaveTold(t *testing.T) {
 	}
 }
 
+func TestAKubeletWithoutItsGroupIsToldWhatItLacks(t *testing.T) {
+	before, after := nodeFiles(t, correct)
+	for group, want := range map[string]string{"system:authenticated": "--as-group system:nodes", "system:nodes": "never judged"} {
+		_, out, errs := call(t, "", "check", "--before", before, "--after", after, "--as", "system:node:n1", "--as-group", group)
+		if !strings.Contains(out, want) {
+			t.Errorf("in %s: missing %q in:\n%s%s", group, want, out, errs)
+		}
+	}
+}
+
 func TestCheckReadsAReviewFromStandardInput(t *testing.T) {
 	review := func(operation, subresource string) string {
 		return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"` + operation + `","resource":{"version":"v1","resource":"nodes"},"subResource":"` + subresource + `",
@@ -164,8 +174,15 @@ func TestCheckReadsAReviewFromStandardInput(t *testing.T) {
 
 func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 	beforeFile, afterFile := nodeFiles(t, correct)
-	pod, two := filepath.Join(t.TempDir(), "pod.yaml"), filepath.Join(t.TempDir(), "two.yaml")
-	for name, text := range map[string]string{pod: "apiVersion: v1\nkind: Pod\n", two: "apiVersion: v1\nkind: Node\n---\napiVersion: v1\nkind: Node\n"} {
+	dir := t.TempDir()
+	pod, two, word, noon, list := filepath.Join(dir, "pod.yaml"), filepath.Join(dir, "two.yaml"), filepath.Join(dir, "word.yaml"), filepath.Join(dir, "noon.yaml"), filepath.Join(dir, "list.yaml")
+	for name, text := range map[string]string{
+		pod:  "apiVersion: v1\nkind: Pod\n",
+		two:  "apiVersion: v1\nkind: Node\n---\napiVersion: v1\nkind: Node\n",
+		word: "apiVersion: v1\nkind: Node\nstatus: {conditions: x}\n",
+		noon: "apiVersion: v1\nkind: Node\nstatus: {conditions: [{type: Ready, lastHeartbeatTime: noon}]}\n",
+		list: "[1]\n",
+	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -180,6 +197,9 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		"a file that is not there":          {"", []string{"check", "--after", "/nowhere"}, "--after"},
 		"a Pod":                             {"", []string{"check", "--after", pod}, `kind "Pod": want one v1 Node`},
 		"an empty name for the Node before": {"", []string{"check", "--before", "", "--after", pod}, `--before ""`},
+		"conditions that are none":          {"", []string{"check", "--after", word}, "no Node: status.conditions is a string: want"},
+		"a heartbeat that is no time":       {"", []string{"check", "--after", noon}, `a time is "noon": want it as in 2026-01-31T10:00:00Z`},
+		"a list for a Node":                 {"", []string{"check", "--after", list}, "it is one array: want an object"},
 		"two documents in one file":         {"", []string{"check", "--after", two}, "several YAML documents"},
 		"a review of nothing":               {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{}}`, []string{"check"}, "request.operation"},
 		"an emoji in JSON's escapes":        {`{"apiVersion":"v1","kind":"\ud83d\ude00"}`, []string{"check"}, "want an AdmissionReview"},
@@ -242,6 +262,9 @@ func TestAClusterThatCannotBeAskedIsNoAnswer(t *testing.T) {
 	t.Setenv("KUBECONFIG", file)
 	if _, _, errs := call(t, "", "verify", "--wait", "0s"); !strings.Contains(errs, "ask the API server https://127.0.0.1:1 ($KUBECONFIG "+strconv.Quote(file)+")") {
 		t.Errorf("the file that $KUBECONFIG names is not named: %s", errs)
+	}
+	if _, _, errs := call(t, "", "verify", "--wait", "0s", "--context", "other"); !strings.Contains(errs, "other") || strings.Contains(errs, "127.0.0.1") {
+		t.Errorf("another context than the one named was asked: %s", errs)
 	}
 }
 

@@ -58,7 +58,7 @@ type Options struct {
 // Command is `nodewarden verify`.
 func Command() *cobra.Command {
 	o := Options{Expect: Refusal, Wait: 30 * time.Second}
-	kubeconfig := ""
+	kubeconfig, kubecontext := "", ""
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Ask a cluster whether the contract is in force, with a write that is never stored",
@@ -71,7 +71,7 @@ func Command() *cobra.Command {
 			if err := o.validate(); err != nil {
 				return err
 			}
-			cfg, err := load(kubeconfig)
+			cfg, err := load(kubeconfig, kubecontext)
 			if clientcmd.IsEmptyConfig(err) {
 				return fmt.Errorf("find the API server (%s): no cluster is named there; give --kubeconfig, set $KUBECONFIG, or run in a pod", source(kubeconfig))
 			}
@@ -90,6 +90,7 @@ func Command() *cobra.Command {
 	cmd.Flags().StringVar(&o.Node, "node", o.Node, "node whose failure is made up; empty means any")
 	cmd.Flags().DurationVar(&o.Wait, "wait", o.Wait, "how long the answer may take to become the expected one; a busy server is asked again until then")
 	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "path of a kubeconfig; without it $KUBECONFIG, or else the service account of the pod, is used")
+	cmd.Flags().StringVar(&kubecontext, "context", kubecontext, "context of the kubeconfig; empty means its current one")
 	return cmd
 }
 
@@ -107,10 +108,11 @@ func (o Options) validate() error {
 }
 
 // load follows kubectl's rules.
-func load(path string) (*rest.Config, error) {
+func load(path, kubecontext string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	overrides := &clientcmd.ConfigOverrides{CurrentContext: kubecontext}
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
 }
 
 // source says where load looks.
