@@ -96,8 +96,8 @@ bench: control-plane ## what things cost, as ratios within one run, with their l
 ##@ Try it
 
 .PHONY: demo
-demo: control-plane ## a real control plane and our guard, as a story; KEEP=1 leaves it running
-	@mkdir -p bin && go build -o bin/nodewarden ./cmd/nodewarden && exec bin/nodewarden demo $(if $(KEEP),--keep)
+demo: control-plane build ## a real control plane and our guard, as a story; KEEP=1 leaves it running
+	@exec bin/nodewarden demo $(if $(KEEP),--keep)
 
 .PHONY: control-plane
 control-plane: ## build the control plane that tests use, if it is missing (5 to 10 minutes, once)

@@ -276,6 +276,9 @@ func chosen(chance *rand.Rand) map[string]any {
 			rules[string(r)] = pick("deny", "warn", "audit", "off")
 		}
 	}
+	if rules[string(contract.SignalTooYoung)] == nil {
+		delete(v, "signalPersistence") // of no use to any other rule
+	}
 	if chance.IntN(2) == 0 {
 		rules[string(contract.UnauthorizedDetector)] = pick("deny", "warn", "audit")
 		v["detectors"] = several(1+chance.IntN(3), func() any { return detector(chance) })
@@ -345,6 +348,7 @@ func TestValuesThatCannotWorkAreRefusedByName(t *testing.T) {
 		"several at once": {values{}.at("policy.recoveryHold", "25h").at("policy.maxClockSkew", "0s").
 			at("policy.detectors", []any{map[string]any{"user": "a"}}).at("policy.standIns", []any{map[string]any{}, map[string]any{"user": "system:node:n1"}}),
 			[]string{"policy.recoveryHold", "policy.maxClockSkew", "policy.rules.UnauthorizedDetector", "policy.standIns[0] names nobody", "policy.standIns[1].user"}},
+		"a measure of silence without a rule": {values{}.at("policy.signalPersistence", "30s"), []string{"policy.rules.SignalTooYoung", "signalPersistence is set"}},
 		"a rule on silence without a measure": {values{}.at("policy.rules.SignalTooYoung", "deny"), []string{"policy.signalPersistence", "30s"}},
 		"a rule on detectors without any":     {values{}.at("policy.rules.UnauthorizedDetector", "deny"), []string{"policy.detectors"}},
 		"a certificate without its authority": {values{}.at("certificates.mode", "provided"), []string{"certificates.caBundle"}},

@@ -59,6 +59,10 @@ func (c *WebhookConfiguration) validateRules(at *field.Path) field.ErrorList {
 	if on(contract.SignalTooYoung) && c.SignalPersistence.Duration == 0 {
 		errs = append(errs, field.Required(field.NewPath("signalPersistence"), "rules[SignalTooYoung] is on and has nothing to measure with; set for example 30s, or turn the rule off"))
 	}
+	if _, set := c.Rules[contract.SignalTooYoung]; c.SignalPersistence.Duration > 0 && !set {
+		errs = append(errs, field.Required(at.Key(string(contract.SignalTooYoung)),
+			"signalPersistence is set and the rule that reads it is off by default; set it to deny, warn, audit or off"))
+	}
 	if on(contract.UnauthorizedDetector) && len(c.Detectors) == 0 {
 		errs = append(errs, field.Required(field.NewPath("detectors"), "rules[UnauthorizedDetector] is on and lists nobody; list the detectors, or turn the rule off"))
 	}

@@ -53,6 +53,9 @@ type lintResult struct {
 	Kubelets []kubeletcfg.Report `json:"kubelets"`
 	// Carriers are findings about kubeadm patches and Cluster API objects.
 	Carriers []kubeletcfg.Finding `json:"carriers"`
+
+	// looked says what was looked at in search of those.
+	looked []string
 }
 
 func lint(s Streams, o lintOptions, files []string) error {
@@ -64,7 +67,7 @@ func lint(s Streams, o lintOptions, files []string) error {
 	if r.Kubelets, err = o.kubelets(files); err != nil {
 		return err
 	}
-	if r.Carriers, err = o.carriers(); err != nil {
+	if err := r.carriers(o); err != nil {
 		return err
 	}
 	if r.Kubelets == nil && o.kubeadmPatches == "" && len(o.clusterAPI) == 0 {
@@ -135,23 +138,26 @@ func (o lintOptions) input() (kubeletcfg.Input, error) {
 	return in, nil
 }
 
-func (o lintOptions) carriers() ([]kubeletcfg.Finding, error) {
-	found := []kubeletcfg.Finding{}
+// carriers lints what brings configuration to a machine.
+func (r *lintResult) carriers(o lintOptions) error {
+	r.Carriers = []kubeletcfg.Finding{}
 	if o.kubeadmPatches != "" {
 		files, err := readDir(o.kubeadmPatches)
 		if err != nil {
-			return nil, fmt.Errorf("--kubeadm-patches: %w", err)
+			return fmt.Errorf("--kubeadm-patches: %w", err)
 		}
-		found = append(found, kubeletcfg.LintKubeadmPatches(o.kubeadmPatches, files)...)
+		r.looked = append(r.looked, fmt.Sprintf("%s, files: %d", o.kubeadmPatches, len(files)))
+		r.Carriers = append(r.Carriers, kubeletcfg.LintKubeadmPatches(o.kubeadmPatches, files)...)
 	}
 	for _, name := range o.clusterAPI {
-		more, err := kubeletcfg.LintClusterAPI(readFile(name))
+		found, err := kubeletcfg.LintClusterAPI(readFile(name))
 		if err != nil {
-			return nil, fmt.Errorf("--cluster-api: %w", err)
+			return fmt.Errorf("--cluster-api: %w", err)
 		}
-		found = append(found, more...)
+		r.looked = append(r.looked, name)
+		r.Carriers = append(r.Carriers, found...)
 	}
-	return found, nil
+	return nil
 }
 
 func parseGates(texts map[string]string) (map[string]bool, error) {
@@ -178,6 +184,9 @@ func (r lintResult) print(s Streams, output string) error {
 	}
 	for _, f := range r.Carriers {
 		fmt.Fprintf(&b, "%s\n", f)
+	}
+	if len(r.Carriers) == 0 && len(r.looked) > 0 {
+		fmt.Fprintf(&b, "no findings in: %s\n", strings.Join(r.looked, "; "))
 	}
 	_, err := fmt.Fprint(s.Out, b.String())
 	return err

@@ -29,6 +29,7 @@ which the servers tell it.
 {{- if and $detects (ne $detects "off") (not $p.detectors) -}}{{- $wrong = append $wrong "policy.detectors: rules.UnauthorizedDetector is on and lists nobody; list the detectors, or turn the rule off" -}}{{- end -}}
 {{- $young := get $p.rules "SignalTooYoung" | include "nodewarden.word" -}}
 {{- if and $young (ne $young "off") (eq (include "nodewarden.seconds" $p.signalPersistence) "0") -}}{{- $wrong = append $wrong "policy.signalPersistence: rules.SignalTooYoung is on and has nothing to measure with; set for example 30s, or turn the rule off" -}}{{- end -}}
+{{- if and (not $young) (ne (include "nodewarden.seconds" $p.signalPersistence) "0") -}}{{- $wrong = append $wrong "policy.rules.SignalTooYoung: signalPersistence is set and the rule that reads it is off by default; set it to deny, warn, audit or off" -}}{{- end -}}
 {{- if and $v.webhook.url (not $v.certificates.caBundle) -}}{{- $wrong = append $wrong "certificates.caBundle: webhook.url is the address of a server elsewhere; give the authority that signed its certificate" -}}{{- end -}}
 {{- if and $v.webhook.url (eq $v.install "policy-alone") -}}{{- $wrong = append $wrong "webhook.url: install policy-alone has no webhook" -}}{{- end -}}
 {{- if and (eq $v.certificates.mode "provided") (include "nodewarden.serves" .) (not $v.certificates.caBundle) -}}{{- $wrong = append $wrong "certificates.caBundle: with certificates.mode provided, give the authority that signed the certificate in the Secret certificates.secretName" -}}{{- end -}}
