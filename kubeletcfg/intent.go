@@ -1,6 +1,7 @@
 package kubeletcfg
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -121,6 +122,9 @@ const (
 // is an error, and so is everything that Validate finds.
 func ParseIntent(data []byte) (Intent, error) {
 	var in Intent
+	if linesOf(data).extra > 0 {
+		return in, errors.New("intent: holds more than one YAML document; keep one")
+	}
 	doc, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
 		return in, fmt.Errorf("intent: %w", err)

@@ -35,6 +35,7 @@ func TestAnIntentIsReadStrictly(t *testing.T) {
 		"a key in the wrong case": {"livenessSource:", "LivenessSource:", `LivenessSource: Forbidden: a KubeletIntent has no such field`},
 		"a key that is there twice": {"controller: InTree", "controller: InTree\ncontroller: InTree",
 			`"controller" already set`},
+		"a second document":                          {"nodeLease: Disabled\n", "nodeLease: Disabled\n---\nnodeLease: Enabled\n", "more than one YAML document"},
 		"another version":                            {"v1alpha1", "v1", "must be config.nodewarden.dev/v1alpha1 with kind: KubeletIntent"},
 		"off, which YAML takes for false":            {"Disabled", "off", `nodeLease: Invalid value: "bool": something else belongs here`},
 		"off in quotes":                              {"Disabled", `"off"`, `nodeLease: Unsupported value: "off": supported values: "Enabled", "Disabled", "Stretched"`},

@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"regexp"
 	"time"
 
 	"github.com/spf13/pflag"
+	yamlv3 "go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -138,6 +141,9 @@ func (c *config) load(path string) error {
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
 	}
+	if several(raw) {
+		return fmt.Errorf("--config %s: holds more than one YAML document; keep one", path)
+	}
 	asJSON, err := yaml.YAMLToJSONStrict(raw)
 	if err != nil {
 		return fmt.Errorf("--config %s: %w", path, err)
@@ -158,8 +164,8 @@ func (c *config) load(path string) error {
 		{"leaderElection.renewDeadline", c.LeaderElection.RenewDeadline},
 		{"leaderElection.retryPeriod", c.LeaderElection.RetryPeriod},
 	} {
-		if d.duration.unreadable != "" {
-			problems = append(problems, field.Invalid(field.NewPath(d.at), d.duration.unreadable, "is not a duration; write for example 5s or 40s"))
+		if d.duration.unreadable != nil {
+			problems = append(problems, field.Invalid(field.NewPath(d.at), *d.duration.unreadable, "is not a duration; write for example 5s or 40s"))
 		}
 	}
 	if c.APIVersion != configVersion {
@@ -174,11 +180,19 @@ func (c *config) load(path string) error {
 	return nil
 }
 
+// several reports whether something follows the first document. Text that cannot
+// be read is told as such later.
+func several(text []byte) bool {
+	documents := yamlv3.NewDecoder(bytes.NewReader(text))
+	var first, next yamlv3.Node
+	return documents.Decode(&first) == nil && !errors.Is(documents.Decode(&next), io.EOF)
+}
+
 // duration is a time.Duration written like "10s". Text that is none is kept
 // until load, which can tell at which field it stands.
 type duration struct {
 	time.Duration
-	unreadable string
+	unreadable *string
 }
 
 // UnmarshalJSON never fails on a value of the wrong form; load reports it.
@@ -189,7 +203,7 @@ func (d *duration) UnmarshalJSON(b []byte) error { //nolint:unparam // json.Unma
 	}
 	var err error
 	if d.Duration, err = time.ParseDuration(s); err != nil {
-		d.unreadable = s
+		d.unreadable = &s
 	}
 	return nil
 }

@@ -80,6 +80,9 @@ func TestBadInputNamesEveryProblemAtOnce(t *testing.T) {
 		"a key that comes twice":        {[]string{"--config=" + file(t, header+"mode: replace\nmode: beside\n")}, []string{`"mode" already set`}},
 		"a gate in the file":            {[]string{"--config=" + file(t, header+"featureGates: {Nonsense: true}\n")}, []string{"unrecognized feature gate: Nonsense"}},
 		"durations that are none":       {[]string{"--config=" + file(t, header+"nodeMonitorPeriod: soon\nleaderElection: {retryPeriod: 10}\n")}, []string{`nodeMonitorPeriod: Invalid value: "soon": is not a duration`, `leaderElection.retryPeriod: Invalid value: "10": is not a duration`}},
+		"a duration that is empty":      {[]string{"--config=" + file(t, header+"nodeMonitorPeriod: ''\n")}, []string{`nodeMonitorPeriod: Invalid value: "": is not a duration`}},
+		"two documents":                 {[]string{"--config=" + file(t, header+"---\n"+header)}, []string{"more than one YAML document"}},
+		"two, after three dots":         {[]string{"--config=" + file(t, header+"...\n"+header)}, []string{"more than one YAML document"}},
 		"a word where a number belongs": {[]string{"--config=" + file(t, header+"nodeEvictionRate: slow\n")}, []string{`nodeEvictionRate: Invalid value: "string": something else belongs here`}},
 		"values in the file":            {[]string{"--config=" + file(t, header+"nodeMonitorPeriod: 0s\nunhealthyZoneThreshold: 3\n")}, []string{"--node-monitor-period: ", "--unhealthy-zone-threshold: "}},
 	}

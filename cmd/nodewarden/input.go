@@ -1,20 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/yaml"
 
 	"github.com/nodewarden/nodewarden/contract"
 )
@@ -51,89 +48,70 @@ func (f checkFlags) read(in io.Reader, now time.Time) (question, error) {
 	if len(strings.TrimSpace(string(text))) == 0 {
 		return question{}, errors.New("nothing to judge: use --before and --after, or send an AdmissionReview on standard input")
 	}
-	return f.fromReview(text)
+	return f.fromReview(text, now)
 }
 
 func (f checkFlags) fromFiles(now time.Time) (question, error) {
-	after, err := nodeFile("--after", f.after)
+	after, notes, err := nodeFile("--after", f.after)
 	if err != nil {
 		return question{}, err
 	}
 	var before *corev1.Node
 	if f.before != "" {
-		if before, err = nodeFile("--before", f.before); err != nil {
+		var more []string
+		if before, more, err = nodeFile("--before", f.before); err != nil {
 			return question{}, err
 		}
+		notes = append(notes, more...)
 		if before.Name != after.Name {
 			return question{}, fmt.Errorf("--before is Node %q and --after Node %q: want the same Node", before.Name, after.Name)
 		}
 	}
-	q := question{write: contract.Between(before, after, f.who(contract.User{}))}
-	if len(after.ManagedFields) > 0 && (before == nil || sameManaged(before, after)) {
-		// The file was edited; the API server would have added this write's own entry.
+	q := question{write: contract.Between(before, after, f.who(contract.User{})), notes: notes}
+	if f.now != "" || edited(before, after) {
 		q.write.Now = contract.Instant(now)
 		q.notes = append(q.notes, "the write is taken to reach the API server at "+q.write.Now.Format(time.RFC3339))
 	}
 	return q, nil
 }
 
-func sameManaged(before, after *corev1.Node) bool {
+// edited reports whether after was made by hand: an API server would have added
+// this write's own entry to the managedFields of before.
+func edited(before, after *corev1.Node) bool {
+	switch {
+	case before == nil:
+		return len(after.ManagedFields) > 0
+	case len(before.ManagedFields) == 0 || len(after.ManagedFields) == 0:
+		return len(before.ManagedFields) != len(after.ManagedFields)
+	}
 	a, errA := json.Marshal(before.ManagedFields)
 	b, errB := json.Marshal(after.ManagedFields)
 	return errA == nil && errB == nil && string(a) == string(b)
 }
 
-func nodeFile(flag, name string) (*corev1.Node, error) {
+func nodeFile(flag, name string) (*corev1.Node, []string, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+		return nil, nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	node := &corev1.Node{}
-	if err := parse(text, node); err != nil {
-		return nil, fmt.Errorf("%s: %s is no Node: %w", flag, name, err)
+	notes, err := decode(text, node)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %s is no Node: %w", flag, name, err)
 	}
 	if node.Kind != "Node" || node.APIVersion != "v1" {
-		return nil, fmt.Errorf("%s: %s is apiVersion %q, kind %q: want one v1 Node, as kubectl get node NAME -o yaml prints it", flag, name, node.APIVersion, node.Kind)
+		return nil, nil, fmt.Errorf("%s: %s is apiVersion %q, kind %q: want one v1 Node, as kubectl get node NAME -o yaml prints it", flag, name, node.APIVersion, node.Kind)
 	}
-	return node, nil
+	if node.Name == "" {
+		return nil, nil, fmt.Errorf("%s: %s: metadata.name is missing", flag, name)
+	}
+	return node, notes, nil
 }
 
-var separator = regexp.MustCompile(`(?m)^---`)
-
-// parse reads one YAML or JSON document. JSON is read as such: its escapes are
-// not all YAML's.
-func parse(text []byte, into any) error {
-	if trimmed := bytes.TrimSpace(text); json.Valid(trimmed) {
-		return decode(trimmed, into)
-	}
-	if i := separator.FindAllIndex(text, 2); len(i) > 1 || len(i) == 1 && len(bytes.TrimSpace(text[:i[0][0]])) > 0 {
-		return errors.New("it holds several YAML documents: want one")
-	}
-	converted, err := yaml.YAMLToJSON(text)
-	if err != nil {
-		return err
-	}
-	return decode(converted, into)
-}
-
-// decode is json.Unmarshal, whose errors name the field, not Go's types.
-func decode(text []byte, into any) error {
-	err := json.Unmarshal(text, into)
-	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
-		if wrong.Field == "" {
-			return fmt.Errorf("it is one %s: want an object", wrong.Value)
-		}
-		return fmt.Errorf("%s is a %s: want what kubectl prints there", wrong.Field, wrong.Value)
-	}
-	if wrong := (*time.ParseError)(nil); errors.As(err, &wrong) {
-		return fmt.Errorf("a time is %q: want it as in 2026-01-31T10:00:00Z", strings.Trim(wrong.Value, `"`))
-	}
-	return err
-}
-
-func (f checkFlags) fromReview(text []byte) (question, error) {
+func (f checkFlags) fromReview(text []byte, now time.Time) (question, error) {
 	var review admissionv1.AdmissionReview
-	if err := parse(text, &review); err != nil {
+	notes, err := decode(text, &review)
+	if err != nil {
 		return question{}, fmt.Errorf("standard input is no AdmissionReview: %w", err)
 	}
 	if review.Kind != "AdmissionReview" || review.APIVersion != admissionv1.SchemeGroupVersion.String() || review.Request == nil {
@@ -143,23 +121,30 @@ func (f checkFlags) fromReview(text []byte) (question, error) {
 	if r.Operation == "" || r.Resource.Resource == "" {
 		return question{}, fmt.Errorf("standard input: request.operation %q, request.resource.resource %q: want both, as an API server sends them", r.Operation, r.Resource.Resource)
 	}
+	if known := []admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect}; !slices.Contains(known, r.Operation) {
+		return question{}, fmt.Errorf("standard input: request.operation %q: want one of %q", r.Operation, known)
+	}
 	if !aboutReady(r) {
 		return question{
 			write: contract.Write{Node: r.Name, User: f.who(contract.User{Name: r.UserInfo.Username, Groups: r.UserInfo.Groups})}, elsewhere: true,
-			notes: []string{fmt.Sprintf("%s of %s is outside the contract: it judges UPDATE of nodes/status and CREATE of nodes", r.Operation, resourceOf(r))},
+			notes: append(notes, fmt.Sprintf("%s of %s is outside the contract: it judges UPDATE of nodes/status and CREATE of nodes", r.Operation, resourceOf(r))),
 		}, nil
 	}
-	after, err := nodeIn("request.object", r.Object.Raw)
+	after, err := nodeIn("request.object", r.Name, r.Object.Raw)
 	if err != nil {
 		return question{}, err
 	}
 	var before *corev1.Node
 	if r.Operation == admissionv1.Update {
-		if before, err = nodeIn("request.oldObject", r.OldObject.Raw); err != nil {
+		if before, err = nodeIn("request.oldObject", r.Name, r.OldObject.Raw); err != nil {
 			return question{}, err
 		}
 	}
-	return question{write: contract.Between(before, after, f.who(contract.User{Name: r.UserInfo.Username, Groups: r.UserInfo.Groups}))}, nil
+	q := question{write: contract.Between(before, after, f.who(contract.User{Name: r.UserInfo.Username, Groups: r.UserInfo.Groups})), notes: notes}
+	if f.now != "" {
+		q.write.Now = contract.Instant(now)
+	}
+	return q, nil
 }
 
 func aboutReady(r *admissionv1.AdmissionRequest) bool {
@@ -175,13 +160,19 @@ func resourceOf(r *admissionv1.AdmissionRequest) string {
 	return what
 }
 
-func nodeIn(field string, raw []byte) (*corev1.Node, error) {
+func nodeIn(field, name string, raw []byte) (*corev1.Node, error) {
 	if len(raw) == 0 {
 		return nil, fmt.Errorf("%s is missing", field)
 	}
 	node := &corev1.Node{}
-	if err := decode(raw, node); err != nil {
+	if _, err := decode(raw, node); err != nil {
 		return nil, fmt.Errorf("%s is no Node: %w", field, err)
+	}
+	if node.Kind != "Node" || node.APIVersion != "v1" {
+		return nil, fmt.Errorf("%s is apiVersion %q, kind %q: want a v1 Node", field, node.APIVersion, node.Kind)
+	}
+	if node.Name != name && name != "" { // a creation may leave the name to the API server
+		return nil, fmt.Errorf("%s is Node %q and request.name %q: want the same", field, node.Name, name)
 	}
 	return node, nil
 }

@@ -28,6 +28,9 @@ func (f *policyFlags) load() (contract.Policy, error) {
 	if f.file == "" && f.flags.Changed("config") {
 		return contract.Policy{}, errors.New(`--config "": want the path of a policy file, or leave it out for the default policy`)
 	}
+	if f.profile == "" && f.flags.Changed("profile") {
+		return contract.Policy{}, fmt.Errorf(`--profile "": want one of %q, or leave it out`, contract.Profiles())
+	}
 	c, err := config.Load(f.file)
 	if err != nil {
 		return contract.Policy{}, err

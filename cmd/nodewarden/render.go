@@ -90,8 +90,10 @@ func (f renderFlags) refuseIdle(given *pflag.FlagSet) error {
 			problems = append(problems, fmt.Errorf("--%s is for --form %s and does nothing for --form %s: leave it out", flag.Name, form, f.form))
 		}
 	})
-	if f.url == "" && given.Changed("url") {
-		problems = append(problems, errors.New(`--url "": want https://HOST/PATH, or leave it out`))
+	for _, flag := range []struct{ name, want string }{{"url", "https://HOST/PATH"}, {"ca-file", "a PEM file"}, {"output-dir", "a folder"}} {
+		if f := given.Lookup(flag.name); f.Changed && f.Value.String() == "" {
+			problems = append(problems, fmt.Errorf(`--%s "": want %s, or leave it out`, flag.name, flag.want))
+		}
 	}
 	if f.url != "" && (given.Changed("service") || given.Changed("path")) {
 		problems = append(problems, errors.New("--url takes the place of --service and --path: give one or the other"))
@@ -170,8 +172,8 @@ func (f renderFlags) webhook(server policy.Version) (policy.WebhookOptions, erro
 		if err != nil {
 			return o, err
 		}
-		if !strings.HasPrefix(f.path, "/") || strings.ContainsAny(f.path, "?#") {
-			return o, fmt.Errorf("--path %q: want a path such as /validate, without ? and #", f.path)
+		if f.path == "" {
+			return o, errors.New(`--path "": want a path such as /validate`)
 		}
 		s.Path = f.path
 		o.Service = s

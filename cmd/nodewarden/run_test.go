@@ -134,6 +134,46 @@ func TestCheckSaysWhatManagedFieldsWouldHaveTold(t *testing.T) {
 	}
 }
 
+func TestAFieldThatIsSpeltOtherwiseIsAnother(t *testing.T) {
+	before, after := nodeFiles(t, correct)
+	text, err := os.ReadFile(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(after, []byte(strings.Replace(string(text), "reason:", "Reason:", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, _ := call(t, "", "check", "--before", before, "--after", after, "--as", detector)
+	if code != exitRefused || !strings.Contains(out, "ReasonMissing") || !strings.Contains(out, `Reason": it is passed over`) {
+		t.Errorf("exit code %d, want %d, [ReasonMissing] and a note:\n%s", code, exitRefused, out)
+	}
+}
+
+func TestAWriteArrivesWhenItIsSaidTo(t *testing.T) {
+	before, after := nodeFiles(t, correct)
+	text, err := os.ReadFile(after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, _ := strings.Cut(string(text), "  managedFields:")
+	_, status, _ := strings.Cut(rest, "status:\n  conditions")
+	hidden := filepath.Join(t.TempDir(), "hidden.yaml")
+	if err := os.WriteFile(hidden, []byte(head+"status:\n  conditions"+status), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, name := range []string{after, hidden} {
+		_, out, errs := call(t, "", "check", "--before", before, "--after", name, "--as", detector, "--now", "2020-01-01T00:00:00Z", "-o", "json")
+		if !strings.Contains(out, "ClockSkew") {
+			t.Errorf("%s: a write six years early is no skew:\n%s%s", name, out, errs)
+		}
+		said = append(said, out)
+	}
+	if said[0] != said[1] {
+		t.Errorf("hidden managedFields change the verdict:\n%s\n%s", said[0], said[1])
+	}
+}
+
 func TestAKubeletWithoutItsGroupIsToldWhatItLacks(t *testing.T) {
 	before, after := nodeFiles(t, correct)
 	for group, want := range map[string]string{"system:authenticated": "--as-group system:nodes", "system:nodes": "never judged"} {
@@ -148,8 +188,8 @@ func TestCheckReadsAReviewFromStandardInput(t *testing.T) {
 	review := func(operation, subresource string) string {
 		return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"` + operation + `","resource":{"version":"v1","resource":"nodes"},"subResource":"` + subresource + `",
 "userInfo":{"username":"` + detector + `"},"name":"n1",
-"oldObject":{"metadata":{"name":"n1"},"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}},
-"object":{"metadata":{"name":"n1"},"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","lastTransitionTime":"2026-03-01T12:05:00Z"}]}}}}`
+"oldObject":{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"status":{"conditions":[{"type":"Ready","status":"True","reason":"KubeletReady"}]}},
+"object":{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"status":{"conditions":[{"type":"Ready","status":"Unknown","reason":"NodeStatusUnknown","lastTransitionTime":"2026-03-01T12:05:00Z"}]}}}}`
 	}
 	code, out, _ := call(t, review("UPDATE", "status"), "check", "-o", "json")
 	var v verdict
@@ -175,17 +215,19 @@ func TestCheckReadsAReviewFromStandardInput(t *testing.T) {
 func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 	beforeFile, afterFile := nodeFiles(t, correct)
 	dir := t.TempDir()
-	pod, two, word, noon, list := filepath.Join(dir, "pod.yaml"), filepath.Join(dir, "two.yaml"), filepath.Join(dir, "word.yaml"), filepath.Join(dir, "noon.yaml"), filepath.Join(dir, "list.yaml")
-	for name, text := range map[string]string{
-		pod:  "apiVersion: v1\nkind: Pod\n",
-		two:  "apiVersion: v1\nkind: Node\n---\napiVersion: v1\nkind: Node\n",
-		word: "apiVersion: v1\nkind: Node\nstatus: {conditions: x}\n",
-		noon: "apiVersion: v1\nkind: Node\nstatus: {conditions: [{type: Ready, lastHeartbeatTime: noon}]}\n",
-		list: "[1]\n",
-	} {
+	file := func(name, text string) string {
+		name = filepath.Join(dir, name)
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		return name
+	}
+	const node = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
+	pod := file("pod", "apiVersion: v1\nkind: Pod\n")
+	after := func(name, text string) []string { return []string{"check", "--after", file(name, text)} }
+	review := func(operation, kind, name string) string {
+		return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"operation":"` + operation + `","resource":{"version":"v1","resource":"nodes"},"subResource":"status","name":"n1",` +
+			`"object":{"apiVersion":"v1","kind":"` + kind + `","metadata":{"name":"n1"}},"oldObject":{"apiVersion":"v1","kind":"Node","metadata":{"name":"` + name + `"}}}}`
 	}
 	for name, c := range map[string]struct {
 		in   string
@@ -197,10 +239,22 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		"a file that is not there":          {"", []string{"check", "--after", "/nowhere"}, "--after"},
 		"a Pod":                             {"", []string{"check", "--after", pod}, `kind "Pod": want one v1 Node`},
 		"an empty name for the Node before": {"", []string{"check", "--before", "", "--after", pod}, `--before ""`},
-		"conditions that are none":          {"", []string{"check", "--after", word}, "no Node: status.conditions is a string: want"},
-		"a heartbeat that is no time":       {"", []string{"check", "--after", noon}, `a time is "noon": want it as in 2026-01-31T10:00:00Z`},
-		"a list for a Node":                 {"", []string{"check", "--after", list}, "it is one array: want an object"},
-		"two documents in one file":         {"", []string{"check", "--after", two}, "several YAML documents"},
+		"conditions that are none":          {"", after("word", node+"status: {conditions: x}\n"), `no Node: status.conditions is "x": want a list`},
+		"a heartbeat that is no time":       {"", after("noon", node+"status: {conditions: [{type: Other}, {type: Ready, lastHeartbeatTime: noon}]}\n"), `status.conditions[1].lastHeartbeatTime is "noon": want a time such as 2026-01-31T10:00:00Z`},
+		"a list for a Node":                 {"", after("list", "[1]\n"), "it is a list: want an object"},
+		"two documents in one file":         {"", after("two", node+"---\n"+node), "several YAML documents"},
+		"two documents with three dots":     {"", after("dots", node+"...\n"+node), "several YAML documents"},
+		"two JSON documents":                {"", after("json", `{"apiVersion":"v1","kind":"Node"} {"apiVersion":"v1","kind":"Node"}`), "several YAML documents"},
+		"two reviews":                       {review("UPDATE", "Node", "n1") + review("UPDATE", "Node", "n1"), []string{"check"}, "several YAML documents"},
+		"a status that YAML takes for true": {"", after("true", node+"status: {conditions: [{type: Ready, status: True}]}\n"), "status.conditions[0].status is true: want text, which needs quotes"},
+		"a label that is a number":          {"", after("label", "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {a: 5}}\n"), "metadata.labels.a is 5: want text"},
+		"an amount that is none":            {"", after("amount", node+"status: {capacity: {cpu: much}}\n"), "status.capacity"},
+		"a reason that is there twice":      {"", after("twice", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"status":{"conditions":[{"type":"Ready","reason":"A","reason":"B"}]}}`), "reason"},
+		"a Node without a name":             {"", after("nameless", "apiVersion: v1\nkind: Node\n"), "metadata.name is missing"},
+		"an operation that is none":         {review("update", "Node", "n1"), []string{"check"}, `request.operation "update": want one of`},
+		"a review of a Pod":                 {review("UPDATE", "Pod", "n1"), []string{"check"}, `request.object is apiVersion "v1", kind "Pod": want a v1 Node`},
+		"a review of two Nodes":             {review("UPDATE", "Node", "n2"), []string{"check"}, `request.oldObject is Node "n2" and request.name "n1"`},
+		"a review whose fields are shouted": {`{"ApiVersion":"admission.k8s.io/v1","Kind":"AdmissionReview"}`, []string{"check"}, "want an AdmissionReview"},
 		"a review of nothing":               {`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{}}`, []string{"check"}, "request.operation"},
 		"an emoji in JSON's escapes":        {`{"apiVersion":"v1","kind":"\ud83d\ude00"}`, []string{"check"}, "want an AdmissionReview"},
 		"an endless review":                 {strings.Repeat(" ", 16<<20+1), []string{"check"}, "longer than 16 MiB"},
@@ -222,8 +276,13 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		"policies on an old server":                          {"", []string{"policy", "render", "--form", "policy", "--kubernetes-version", "1.29"}, "1.30"},
 		"a CA that is none":                                  {"", []string{"policy", "render", "--form", "webhook", "--ca-file", pod}, "PEM"},
 		"a service whose name is none":                       {"", []string{"policy", "render", "--form", "webhook", "--service", "A_/b"}, `--service "A_/b"`},
-		"a path with a query":                                {"", []string{"policy", "render", "--form", "webhook", "--path", "/a?b"}, `--path "/a?b": want a path such as /validate`},
+		"a path with a query":                                {"", []string{"policy", "render", "--form", "webhook", "--path", "/a?b"}, `path "/a?b": want a path such as /validate`},
 		"a path that is empty":                               {"", []string{"policy", "render", "--form", "webhook", "--path", ""}, `--path "": want a path such as /validate`},
+		"a path with two slashes":                            {"", []string{"policy", "render", "--form", "webhook", "--path", "/a//b"}, `path "/a//b": want a path such as /validate`},
+		"a path with a space":                                {"", []string{"policy", "render", "--form", "webhook", "--path", "/a b"}, `path "/a b": want a path such as /validate`},
+		"a profile that is empty":                            {"", []string{"policy", "render", "--form", "policy", "--profile", ""}, `--profile ""`},
+		"a CA without a name":                                {"", []string{"policy", "render", "--form", "webhook", "--ca-file", ""}, `--ca-file ""`},
+		"a folder without a name":                            {"", []string{"policy", "render", "--form", "policy", "--output-dir", ""}, `--output-dir ""`},
 		"a URL that is empty":                                {"", []string{"policy", "render", "--form", "webhook", "--url", ""}, `--url "": want https://HOST/PATH`},
 		"a service and a URL":                                {"", []string{"policy", "render", "--form", "webhook", "--service", "a/b", "--url", "https://localhost"}, "one or the other"},
 		"a service for policies":                             {"", []string{"policy", "render", "--form", "policy", "--service", "a/b"}, "--service is for --form webhook"},

@@ -357,6 +357,10 @@ func TestValuesThatCannotWorkAreRefusedByName(t *testing.T) {
 			return map[string]any{"serviceAccount": map[string]any{"namespace": "liveness-of-a-pool", "name": "detector"}}
 		})),
 			[]string{"an API server takes 100000", "list fewer standIns, lifecycle identities or detectors"}},
+		"more stand-ins than a webhook's expression holds": {values{}.at("install", "webhook-alone").at("policy.standIns", several(1500, func() any {
+			return map[string]any{"serviceAccount": map[string]any{"namespace": "virtual-kubelets", "name": "stand-in"}}
+		})),
+			[]string{"an API server takes 100000"}},
 		"a label named twice": {values{}.at("policy.rules.UnauthorizedDetector", "deny").at("policy.detectors", []any{map[string]any{"user": "a", "nodeSelector": map[string]any{
 			"matchLabels": map[string]any{"pool": "a"}, "matchExpressions": []any{map[string]any{"key": "pool", "operator": "Exists"}},
 		}}}), []string{"policy.detectors", "nodewarden policy render"}},

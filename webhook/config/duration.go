@@ -9,7 +9,7 @@ import (
 // until validation, which can tell at which path it stands.
 type Duration struct {
 	time.Duration
-	unreadable string
+	unreadable *string
 }
 
 // UnmarshalJSON never fails on a value of the wrong form; Validate reports it.
@@ -20,7 +20,7 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	}
 	var err error
 	if d.Duration, err = time.ParseDuration(s); err != nil {
-		d.unreadable = s
+		d.unreadable = &s
 	}
 	return nil
 }

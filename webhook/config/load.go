@@ -8,9 +8,12 @@ import (
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
+	"unicode"
 
+	yamlv3 "go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
@@ -64,7 +67,7 @@ func Parse(text []byte) (*WebhookConfiguration, error) {
 	return c, nil
 }
 
-var wrongType = regexp.MustCompile(`cannot unmarshal (\w+).* into Go (?:struct field \w+\.(\S+)|value) of type`)
+var wrongType = regexp.MustCompile(`cannot unmarshal (\w+)( \S+)? into Go (?:struct field \w+\.(\S+)|value) of type (\S+)`)
 
 // mistyped is err, which names Go's types, as an error at the value.
 func mistyped(err error) error {
@@ -72,10 +75,33 @@ func mistyped(err error) error {
 	if m == nil {
 		return err
 	}
-	if m[2] == "" {
-		return fmt.Errorf("is one %s; want fields, such as apiVersion: %s", m[1], APIVersion)
+	is := kinds[m[1]] + m[2]
+	if m[3] == "" {
+		return fmt.Errorf("is %s; want fields, such as apiVersion: %s", is, APIVersion)
 	}
-	return field.TypeInvalid(field.NewPath(m[2]), m[1], "something else belongs here; what YAML takes for a number, for true or for false needs quotes to be text")
+	// Go puts the names of embedded types among those of the fields.
+	steps := slices.DeleteFunc(strings.Split(m[3], "."), func(s string) bool { return unicode.IsUpper(rune(s[0])) })
+	return fmt.Errorf("%s: is %s; want %s", strings.Join(steps, "."), is, wanted(m[4], m[1]))
+}
+
+// kinds are the kinds of JSON values as a policy file calls them.
+var kinds = map[string]string{"string": "text", "number": "a number", "bool": "true or false", "array": "a list", "object": "fields"}
+
+// wanted says what a value of a Go type is written as; got tells texts from
+// objects where the type has a name of its own.
+func wanted(goType, got string) string {
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case strings.HasPrefix(goType, "map["):
+		return "fields"
+	case strings.HasPrefix(goType, "int"):
+		return "a whole number, without quotes"
+	case goType == "string" || got != "string":
+		return "text, in quotes where YAML would take it for something else"
+	default:
+		return "fields"
+	}
 }
 
 // only returns the one document in text. A second one would be lost without a word.
@@ -98,10 +124,22 @@ func only(text []byte) ([]byte, error) {
 		}
 		found = doc
 	}
+	if several(found) {
+		return nil, errors.New("holds more than one YAML document; keep one")
+	}
 	if found == nil {
 		return nil, fmt.Errorf("is empty; begin with apiVersion: %s and kind: %s", APIVersion, Kind)
 	}
 	return found, nil
+}
+
+// several reports whether something follows the first document, after the end
+// that "..." or the brace of a JSON object sets to it. Text that cannot be read
+// is told as such later.
+func several(text []byte) bool {
+	documents := yamlv3.NewDecoder(bytes.NewReader(text))
+	var first, next yamlv3.Node
+	return documents.Decode(&first) == nil && !errors.Is(documents.Decode(&next), io.EOF)
 }
 
 func blank(doc []byte) bool {

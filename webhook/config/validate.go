@@ -117,8 +117,8 @@ const maxDuration = 24 * time.Hour
 
 func (d *Duration) validate(at *field.Path, least time.Duration) field.ErrorList {
 	switch {
-	case d.unreadable != "":
-		return field.ErrorList{field.Invalid(at, d.unreadable, "is not a duration; write for example 10s or 5m")}
+	case d.unreadable != nil:
+		return field.ErrorList{field.Invalid(at, *d.unreadable, "is not a duration; write for example 10s or 5m")}
 	case d.Duration < least || d.Duration > maxDuration:
 		return field.ErrorList{field.Invalid(at, d.String(), "must be between "+least.String()+" and "+maxDuration.String())}
 	case d.Duration%time.Second != 0:

@@ -103,7 +103,8 @@ func Policies(p contract.Policy, o Options) (*Set, error) {
 			continue
 		}
 		guard := Guard{rule, r.policy(r.on[i]), r.bindings(rule)}
-		if err := tooLong(guard.Policy); err != nil {
+		check := guard.Policy.Spec.Validations[0]
+		if err := tooLong("policy "+guard.Policy.Name, check.Expression, check.MessageExpression, guard.Policy.Spec.MatchConditions[0].Expression); err != nil {
 			return nil, err
 		}
 		set.Guards = append(set.Guards, guard)
@@ -182,11 +183,10 @@ const (
 	maxExpression = 100_000
 )
 
-func tooLong(p *admissionv1.ValidatingAdmissionPolicy) error {
-	all := []string{p.Spec.Validations[0].Expression, p.Spec.Validations[0].MessageExpression, p.Spec.MatchConditions[0].Expression}
-	for _, e := range all {
+func tooLong(of string, expressions ...string) error {
+	for _, e := range expressions {
 		if n := utf8.RuneCountInString(e); n > maxExpression {
-			return fmt.Errorf("policy %s: an expression of %d characters, and an API server takes %d: list fewer standIns, lifecycle identities or detectors", p.Name, n, maxExpression)
+			return fmt.Errorf("%s: an expression of %d characters, and an API server takes %d: list fewer standIns, lifecycle identities or detectors", of, n, maxExpression)
 		}
 	}
 	return nil

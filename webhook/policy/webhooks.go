@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/nodewarden/nodewarden/contract"
 )
@@ -80,6 +82,13 @@ func Webhooks(p contract.Policy, o WebhookOptions) (*admissionv1.ValidatingWebho
 	if len(p.Lifecycle) > 0 && o.filters() {
 		c.Webhooks = append(c.Webhooks, o.entry(SkewEntry,
 			"lifecycle-writer-changes-ready-to-the-reserved-reason", allOf(s.skewing(), "("+changesReady+")", reserved)))
+	}
+	for _, w := range c.Webhooks {
+		for _, m := range w.MatchConditions {
+			if err := tooLong("webhook "+w.Name, m.Expression); err != nil {
+				return nil, err
+			}
+		}
 	}
 	return c, nil
 }
@@ -157,8 +166,8 @@ func (o WebhookOptions) reachable() error {
 			return fmt.Errorf("service %q in namespace %q: name both", s.Name, s.Namespace)
 		case s.Port < 0 || s.Port > 65535:
 			return fmt.Errorf("service port %d: want 1 to 65535", s.Port)
-		case s.Path != "" && !strings.HasPrefix(s.Path, "/"):
-			return fmt.Errorf("service path %q: want it to begin with /", s.Path)
+		case s.Path != "" && !servable(s.Path):
+			return fmt.Errorf("service path %q: want a path such as /validate, of lower-case letters, digits, - and . between single slashes", s.Path)
 		}
 	}
 	if o.URL == "" {
@@ -174,6 +183,15 @@ func (o WebhookOptions) reachable() error {
 		return fmt.Errorf("webhook URL %q: the API server allows no user, query or fragment", o.URL)
 	}
 	return nil
+}
+
+// servable is what an API server takes for the path of a service.
+func servable(path string) bool {
+	if path == "/" {
+		return true
+	}
+	steps := strings.Split(strings.TrimSuffix(path, "/"), "/")
+	return steps[0] == "" && len(steps) > 1 && !slices.ContainsFunc(steps[1:], func(s string) bool { return len(validation.IsDNS1123Subdomain(s)) > 0 })
 }
 
 // The two kinds of write that can touch Ready, and nothing else: never leases,

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -128,7 +129,9 @@ func TestOptionsThatWouldHarmAClusterAreRefused(t *testing.T) {
 		"a URL with a query":                     {func(o *WebhookOptions) { o.Service, o.URL = nil, "https://h/?a=b" }, "no user, query or fragment"},
 		"a service without a namespace":          {func(o *WebhookOptions) { o.Service.Namespace = "" }, "name both"},
 		"a port that is none":                    {func(o *WebhookOptions) { o.Service.Port = 70000 }, "70000"},
-		"a relative path":                        {func(o *WebhookOptions) { o.Service.Path = "validate" }, "begin with /"},
+		"a relative path":                        {func(o *WebhookOptions) { o.Service.Path = "validate" }, "want a path such as /validate"},
+		"a path with an empty step":              {func(o *WebhookOptions) { o.Service.Path = "//" }, "between single slashes"},
+		"a path with a space":                    {func(o *WebhookOptions) { o.Service.Path = "/a b" }, "between single slashes"},
 		"a webhook in an install without one":    {func(o *WebhookOptions) { o.Install = PolicyAlone }, "has no webhook"},
 		"an install that is none":                {func(o *WebhookOptions) { o.Install = "both" }, "want one of"},
 	} {
@@ -139,6 +142,16 @@ func TestOptionsThatWouldHarmAClusterAreRefused(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestAWebhookConditionThatNoServerTakesIsRefused(t *testing.T) {
+	p := contract.Default(contract.Enforce)
+	for i := range 1500 {
+		p.StandIns = append(p.StandIns, contract.ServiceAccount("kwok", fmt.Sprint("stand-in-", i)))
+	}
+	if _, err := Webhooks(p, service()); err == nil || !strings.Contains(err.Error(), "list fewer standIns") {
+		t.Errorf("got %v", err)
 	}
 }
 

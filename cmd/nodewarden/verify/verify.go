@@ -140,7 +140,7 @@ func (u Unexpected) Error() string {
 	}
 	switch {
 	case u.Got == Silence:
-		text += "; look for the policies and the webhook configuration, and at their profile and rules[ReservedReason]; under profile audit it is right: --expect silence"
+		text += "; look for the policies and the webhook configuration, and at their profile and rules[ReservedReason]; under profile audit it is right: --expect silence; whoever the policy spares, a kubelet, a stand-in or a lifecycle controller, meets silence, too"
 	case u.Got == Warning && u.Want == Refusal:
 		text += "; under profile warn that is right: --expect warning"
 	case u.Want == Silence || u.Want == Warning:

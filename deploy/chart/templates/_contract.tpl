@@ -199,3 +199,10 @@ variables, for an API server prepares those for every request.
 {{- end -}}
 {{- $bound -}}
 {{- end -}}
+
+{{/* Fails where an API server would refuse one of the expressions. */}}
+{{- define "nodewarden.fits" -}}
+{{- range . -}}
+  {{- if gt (len .) 100000 }}{{ fail (printf "policy: an expression of %d characters, and an API server takes 100000: list fewer standIns, lifecycle identities or detectors" (len .)) }}{{ end -}}
+{{- end -}}
+{{- end -}}
