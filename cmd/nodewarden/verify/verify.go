@@ -161,10 +161,7 @@ func Run(ctx context.Context, cfg *rest.Config, o Options) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Wait+requestTimeout)
 	defer cancel()
-	q := question{client: client, heard: heard}
-	if q.node, err = q.pick(ctx, o.Node); err != nil {
-		return err
-	}
+	q := question{client: client, heard: heard, node: o.Node}
 	return q.until(ctx, o)
 }
 
@@ -174,14 +171,11 @@ const requestTimeout = 10 * time.Second
 type question struct {
 	client kubernetes.Interface
 	heard  *warnings
-	node   string
+	node   string // empty until one is picked
 }
 
 // pick takes a node that reports, where there is one: any would do.
-func (q question) pick(ctx context.Context, name string) (string, error) {
-	if name != "" {
-		return name, nil
-	}
+func (q *question) pick(ctx context.Context) (string, error) {
 	list, err := q.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{Limit: 100})
 	if err != nil {
 		return "", fmt.Errorf("list nodes: %w", err)
@@ -199,7 +193,7 @@ func (q question) pick(ctx context.Context, name string) (string, error) {
 	return list.Items[0].Name, nil
 }
 
-func (q question) until(ctx context.Context, o Options) error {
+func (q *question) until(ctx context.Context, o Options) error {
 	giveUp := time.Now().Add(o.Wait)
 	for {
 		got, said, err := q.ask(ctx)
@@ -239,9 +233,15 @@ func line(text string) string {
 }
 
 // ask sends the write, and sorts the answer.
-func (q question) ask(ctx context.Context) (Answer, string, error) {
+func (q *question) ask(ctx context.Context) (Answer, string, error) {
+	var err error
+	if q.node == "" {
+		if q.node, err = q.pick(ctx); err != nil {
+			return "", "", err
+		}
+	}
 	q.heard.forget()
-	_, err := q.client.CoreV1().Nodes().Patch(ctx, q.node, types.StrategicMergePatchType, forbidden(time.Now()),
+	_, err = q.client.CoreV1().Nodes().Patch(ctx, q.node, types.StrategicMergePatchType, forbidden(time.Now()),
 		metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, FieldManager: "nodewarden-verify"}, "status")
 	bracket := string(contract.ReservedReason)
 	switch {
