@@ -80,7 +80,7 @@ func mistyped(err error) error {
 		return fmt.Errorf("is %s; want fields, such as apiVersion: %s", is, APIVersion)
 	}
 	// Go puts the names of embedded types among those of the fields.
-	steps := slices.DeleteFunc(strings.Split(m[3], "."), func(s string) bool { return unicode.IsUpper(rune(s[0])) })
+	steps := slices.DeleteFunc(strings.Split(m[3], "."), func(s string) bool { return s != "" && unicode.IsUpper(rune(s[0])) })
 	return fmt.Errorf("%s: is %s; want %s", strings.Join(steps, "."), is, wanted(m[4], m[1]))
 }
 

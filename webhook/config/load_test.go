@@ -126,6 +126,7 @@ stalled: {afterPeriods: 0}
 		"a word where identities belong":           {head + "standIns: kwok\n", []string{`standIns: is text; want a list`}},
 		"a number deep inside":                     {head + "standIns: [{user: 5}]\n", []string{`standIns.user: is a number; want text, in quotes`}},
 		"a number inside an embedded type":         {head + "detectors: [{serviceAccount: {namespace: 5, name: x}}]\n", []string{`detectors.serviceAccount.namespace: is a number; want text`}},
+		"a label that is a number":                 {head + "detectors: [{user: a, nodeSelector: {matchLabels: {\"\": 5}}}]\n", []string{`matchLabels`, `is a number; want text`}},
 		"half a period":                            {head + "stalled: {afterPeriods: 1.5}\n", []string{`stalled.afterPeriods: is a number 1.5; want a whole number`}},
 		"a number in quotes":                       {head + "stalled: {afterPeriods: '3'}\n", []string{`stalled.afterPeriods: is text; want a whole number`}},
 		"fields where a list belongs":              {head + "standIns: {user: kwok}\n", []string{`standIns: is fields; want a list`}},
