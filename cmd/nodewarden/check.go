@@ -52,7 +52,7 @@ nothing to judge, because the input or the command line cannot be used.`,
 	fs.StringVar(&f.after, "after", "", "file with the Node after the write")
 	fs.StringVar(&f.user, "as", "", "user that writes; of a review, instead of the one in it")
 	fs.StringArrayVar(&f.groups, "as-group", nil, "group of that user, repeatable; a service account has its own without being told")
-	fs.StringVar(&f.now, "now", "", "when the write reaches the API server, RFC 3339; without it, now (with --before and --after)")
+	fs.StringVar(&f.now, "now", "", "when the write reaches the API server, RFC 3339; without it, what its own entry in managedFields says, or else now (with --before and --after)")
 	fs.StringVarP(&f.output, "output", "o", "text", "text or json")
 	fs.StringVar(&f.explain, "explain", "", "explain this rule instead of judging a write")
 	return cmd

@@ -69,10 +69,15 @@ func (f checkFlags) fromFiles(now time.Time) (question, error) {
 	}
 	q := question{write: contract.Between(before, after, f.who(contract.User{})), notes: notes}
 	if f.now != "" || edited(before, after) {
-		q.write.Now = contract.Instant(now)
-		q.notes = append(q.notes, "the write is taken to reach the API server at "+q.write.Now.Format(time.RFC3339))
+		q.arrives(now)
 	}
 	return q, nil
+}
+
+// arrives says when the write reaches the API server, whatever managedFields say.
+func (q *question) arrives(now time.Time) {
+	q.write.Now = contract.Instant(now)
+	q.notes = append(q.notes, "the write is taken to reach the API server at "+q.write.Now.Format(time.RFC3339))
 }
 
 // edited reports whether after was made by hand: an API server would have added
@@ -81,8 +86,8 @@ func edited(before, after *corev1.Node) bool {
 	switch {
 	case before == nil:
 		return len(after.ManagedFields) > 0
-	case len(before.ManagedFields) == 0 || len(after.ManagedFields) == 0:
-		return len(before.ManagedFields) != len(after.ManagedFields)
+	case len(after.ManagedFields) == 0:
+		return len(before.ManagedFields) > 0
 	}
 	a, errA := json.Marshal(before.ManagedFields)
 	b, errB := json.Marshal(after.ManagedFields)
@@ -118,8 +123,8 @@ func (f checkFlags) fromReview(text []byte, now time.Time) (question, error) {
 		return question{}, fmt.Errorf("standard input is apiVersion %q, kind %q: want an AdmissionReview of %s with a request", review.APIVersion, review.Kind, admissionv1.SchemeGroupVersion)
 	}
 	r := review.Request
-	if r.Operation == "" || r.Resource.Resource == "" {
-		return question{}, fmt.Errorf("standard input: request.operation %q, request.resource.resource %q: want both, as an API server sends them", r.Operation, r.Resource.Resource)
+	if r.Resource.Resource == "" {
+		return question{}, fmt.Errorf("standard input: request.resource.resource %q, request.operation %q: want both, as an API server sends them", r.Resource.Resource, r.Operation)
 	}
 	if known := []admissionv1.Operation{admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect}; !slices.Contains(known, r.Operation) {
 		return question{}, fmt.Errorf("standard input: request.operation %q: want one of %q", r.Operation, known)
@@ -142,7 +147,7 @@ func (f checkFlags) fromReview(text []byte, now time.Time) (question, error) {
 	}
 	q := question{write: contract.Between(before, after, f.who(contract.User{Name: r.UserInfo.Username, Groups: r.UserInfo.Groups})), notes: notes}
 	if f.now != "" {
-		q.write.Now = contract.Instant(now)
+		q.arrives(now)
 	}
 	return q, nil
 }

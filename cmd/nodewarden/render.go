@@ -91,7 +91,7 @@ func (f renderFlags) refuseIdle(given *pflag.FlagSet) error {
 		}
 	})
 	for _, flag := range []struct{ name, want string }{{"url", "https://HOST/PATH"}, {"ca-file", "a PEM file"}, {"output-dir", "a folder"}} {
-		if f := given.Lookup(flag.name); f.Changed && f.Value.String() == "" {
+		if given.Changed(flag.name) && given.Lookup(flag.name).Value.String() == "" {
 			problems = append(problems, fmt.Errorf(`--%s "": want %s, or leave it out`, flag.name, flag.want))
 		}
 	}

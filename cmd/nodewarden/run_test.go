@@ -172,6 +172,9 @@ func TestAWriteArrivesWhenItIsSaidTo(t *testing.T) {
 	if said[0] != said[1] {
 		t.Errorf("hidden managedFields change the verdict:\n%s\n%s", said[0], said[1])
 	}
+	if _, out, _ := call(t, "", "check", "--before", before, "--after", hidden, "--as", detector); !strings.Contains(out, "is taken to reach the API server at") || !strings.Contains(out, "ClockSkew") {
+		t.Errorf("without --now a write from a file with hidden managedFields arrives now:\n%s", out)
+	}
 }
 
 func TestAKubeletWithoutItsGroupIsToldWhatItLacks(t *testing.T) {
@@ -248,6 +251,8 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		"two reviews":                       {review("UPDATE", "Node", "n1") + review("UPDATE", "Node", "n1"), []string{"check"}, "several YAML documents"},
 		"a status that YAML takes for true": {"", after("true", node+"status: {conditions: [{type: Ready, status: True}]}\n"), "status.conditions[0].status is true: want text, which needs quotes"},
 		"a label that is a number":          {"", after("label", "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {a: 5}}\n"), "metadata.labels.a is 5: want text"},
+		"fields where a list belongs":       {"", after("fields", node+"status: {conditions: {a: b}}\n"), "status.conditions is an object: want a list"},
+		"a list where labels belong":        {"", after("labels", "apiVersion: v1\nkind: Node\nmetadata: {labels: [a]}\n"), "metadata.labels is a list: want an object"},
 		"an amount that is none":            {"", after("amount", node+"status: {capacity: {cpu: much}}\n"), "status.capacity"},
 		"a reason that is there twice":      {"", after("twice", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"status":{"conditions":[{"type":"Ready","reason":"A","reason":"B"}]}}`), "reason"},
 		"a Node without a name":             {"", after("nameless", "apiVersion: v1\nkind: Node\n"), "metadata.name is missing"},
