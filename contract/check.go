@@ -109,22 +109,23 @@ func between(from, to time.Time) time.Duration {
 	return to.Sub(from)
 }
 
+// theBeginning is the first instant that can be reckoned with.
+var theBeginning = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // earliest is the first lastTransitionTime that all rules would accept for
-// this write as it otherwise stands.
+// this write as it otherwise stands, and for the same one with status Unknown.
 func (l look) earliest() time.Time {
 	if !l.changedStatus() && plausible(l.was.Transition) {
 		return l.was.Transition // TransitionTimeMoved accepts no other
 	}
-	at := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := theBeginning
 	later := func(t time.Time, by time.Duration) {
 		if t = t.Add(by); plausible(t) && t.After(at) {
 			at = t
 		}
 	}
-	if l.becameUnknown() {
-		for _, t := range l.lastWords() {
-			later(t, time.Second)
-		}
+	for _, t := range l.lastWords() {
+		later(t, time.Second)
 	}
 	if _, ok := l.silence(); !ok {
 		if l.takesBack() && l.hold > 0 {

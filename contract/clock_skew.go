@@ -16,7 +16,7 @@ var clockSkew = promise{
 		}
 		return &Violation{
 			Field: readyPath("lastTransitionTime"), Was: stamp(l.was.Transition), Is: stamp(l.is.Transition),
-			Problem: "is " + skew.String() + " from the API server's clock, " + stamp(l.w.Now),
+			Problem: "is " + seconds(skew) + " from the API server's clock, " + stamp(l.w.Now),
 			Remedy:  "set the detector's clock",
 		}
 	},

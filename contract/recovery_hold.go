@@ -19,10 +19,10 @@ var recoveryHold = promise{
 		if !ok || l.hold == 0 || age >= l.hold {
 			return nil
 		}
-		v := l.stampViolation("takes back a recovery that is " + age.String() + " old")
+		v := l.stampViolation("takes back a recovery that is " + seconds(age) + " old")
 		if _, measured := l.silence(); measured {
 			v.NotBefore = time.Time{}
-			v.Remedy = "leave the recovery alone for " + l.hold.String() + ", then look again; " + (l.hold - age).String() + " remain"
+			v.Remedy = "leave the recovery alone for " + seconds(l.hold) + ", then look again; " + seconds(l.hold-age) + " remain"
 		}
 		return v
 	},

@@ -408,6 +408,19 @@ func TestRefusalsNameFieldValuesAndRemedy(t *testing.T) {
 			`[NewerReady] status.conditions[Ready].lastTransitionTime is not later than the kubelet's last word at 2026-11-29T12:00:00Z (was 2026-11-29T11:00:00Z, is 2026-11-29T11:59:50Z): look again, then send the time of the transition, 2026-11-29T12:00:01Z or later`},
 		"a hold": {func(w *Write) { w.was().Transition = noon; w.Now, w.is().Transition = at(3), at(3) },
 			`[RecoveryHold] status.conditions[Ready].lastTransitionTime takes back a recovery that is 3s old (was 2026-11-29T12:00:00Z, is 2026-11-29T12:00:03Z): leave the recovery alone for 10s, then look again; 7s remain`},
+		"a status that is no detector's": {func(w *Write) { w.is().Status, w.is().Transition = "False", at(-3600) },
+			`[StatusNotUnknown,TransitionTimeUnchanged] status.conditions[Ready].status may only become Unknown (was "True", is "False"): send Unknown, or nothing: True, False and the recovery belong to the kubelet; whoever writes for kubelets is listed under standIns in the policy file; status.conditions[Ready].lastTransitionTime did not move with the status (was 2026-11-29T11:00:00Z, is 2026-11-29T11:00:00Z): look again, then send the time of the transition, 2026-11-29T12:00:01Z or later`},
+		"an unknown node without a stamp, and none sent": {func(w *Write) {
+			w.was().Status, w.was().Transition, w.is().Transition = "Unknown", time.Time{}, time.Time{}
+		},
+			`[TransitionTimeMissing] status.conditions[Ready].lastTransitionTime is missing (was none, is none): look again, then send the time of the transition, 2026-11-29T12:00:01Z or later`},
+		"a node of which nothing is known": {func(w *Write) {
+			w.Before, w.Spoke = w.Before[:3], time.Time{}
+			w.is().Heartbeat, w.is().Transition = time.Time{}, time.Time{}
+		},
+			`[TransitionTimeMissing] status.conditions[Ready].lastTransitionTime is missing (was none, is none): look again, then send the time of the transition`},
+		"a clock that is hours behind": {func(w *Write) { w.Spoke, w.Now = time.Time{}, at(7200); w.is().Transition = at(1) },
+			`[ClockSkew] status.conditions[Ready].lastTransitionTime is -7199s from the API server's clock, 2026-11-29T14:00:00Z (was 2026-11-29T11:00:00Z, is 2026-11-29T12:00:01Z): set the detector's clock`},
 		"two at once": {func(w *Write) { w.is().Reason = ""; w.After = w.After[3:] },
 			`[ConditionDropped,ReasonMissing] status.conditions lost other conditions (was "MemoryPressure", "DiskPressure", "PIDPressure", is none): use a strategic merge patch of the Ready entry alone; a JSON merge patch replaces the whole list; status.conditions[Ready].reason is empty (was "KubeletReady", is ""): say in one CamelCase word why, such as OutOfBandProbeFailed`},
 	} {

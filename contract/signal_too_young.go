@@ -22,10 +22,10 @@ var signalTooYoung = promise{
 		if l.persistence == 0 || silent >= l.persistence {
 			return nil
 		}
-		v := l.stampViolation("follows a silence of only " + silent.String())
+		v := l.stampViolation("follows a silence of only " + seconds(silent))
 		if measured {
 			v.NotBefore = time.Time{}
-			v.Remedy = "wait until the failure has lasted " + l.persistence.String() + ", then look again; " + (l.persistence - silent).String() + " remain"
+			v.Remedy = "wait until the failure has lasted " + seconds(l.persistence) + ", then look again; " + seconds(l.persistence-silent) + " remain"
 		}
 		return v
 	},

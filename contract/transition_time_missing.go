@@ -19,9 +19,11 @@ func (l look) stampViolation(problem string) *Violation {
 		Field: readyPath("lastTransitionTime"), Was: stamp(l.was.Transition), Is: stamp(l.is.Transition),
 		Problem: problem, NotBefore: l.earliest(),
 	}
-	v.Remedy = "look again, then send the time of the transition, " + stamp(v.NotBefore) + " or later"
-	if !l.changedStatus() {
+	switch v.Remedy = "look again, then send the time of the transition"; {
+	case !l.changedStatus() && plausible(l.was.Transition):
 		v.Remedy = "the status did not change: keep " + stamp(v.NotBefore)
+	case v.NotBefore.After(theBeginning):
+		v.Remedy += ", " + stamp(v.NotBefore) + " or later"
 	}
 	return v
 }

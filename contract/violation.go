@@ -91,4 +91,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
+// seconds is d as every enforcer can write it, CEL among them.
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) + "s" }
+
 func readyPath(field string) string { return "status.conditions[Ready]." + field }

@@ -3,17 +3,17 @@ package main
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nodewarden/nodewarden/contract"
 )
 
 // checkFlags is the command line of check.
 type checkFlags struct {
-	// emptyBefore says that --before was given as an empty text.
-	emptyBefore bool
 	policyFlags
 	before, after string
 	user          string
@@ -42,7 +42,9 @@ nothing to judge, because the input or the command line cannot be used.`,
   nodewarden check --before before.yaml --after after.yaml --as system:serviceaccount:liveness:detector`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f.emptyBefore = f.before == "" && cmd.Flags().Changed("before")
+			if cmd.Flags().Changed("explain") {
+				return f.explainAlone(s, cmd.Flags())
+			}
 			return check(s, f)
 		},
 	}
@@ -58,6 +60,24 @@ nothing to judge, because the input or the command line cannot be used.`,
 	return cmd
 }
 
+// explainAlone explains a rule; the flags that are about a write would do nothing.
+func (f checkFlags) explainAlone(s streams, given *pflag.FlagSet) error {
+	var idle []string
+	given.Visit(func(flag *pflag.Flag) {
+		if !slices.Contains([]string{"explain", "config", "profile"}, flag.Name) {
+			idle = append(idle, "--"+flag.Name)
+		}
+	})
+	if len(idle) > 0 {
+		return fmt.Errorf("--explain judges no write, so %s would do nothing: leave out one or the other", strings.Join(idle, ", "))
+	}
+	p, err := f.load()
+	if err != nil {
+		return err
+	}
+	return explain(s.out, f.explain, p)
+}
+
 func check(s streams, f checkFlags) error {
 	if f.output != "text" && f.output != "json" {
 		return fmt.Errorf("--output %q: want text or json", f.output)
@@ -65,9 +85,6 @@ func check(s streams, f checkFlags) error {
 	p, err := f.load()
 	if err != nil {
 		return err
-	}
-	if f.explain != "" {
-		return explain(s.out, f.explain, p)
 	}
 	now, err := f.arrival()
 	if err != nil {

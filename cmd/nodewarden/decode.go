@@ -66,14 +66,15 @@ func unreadable(document []byte, err error) error {
 	var noTime *time.ParseError
 	switch {
 	case errors.As(err, &wrong):
-		at, is := find(document, func(_ json.Token, end int64) bool { return end >= wrong.Offset })
+		at, is := find(document, func(_ json.Token, end int64, _ []step) bool { return end >= wrong.Offset })
 		return fmt.Errorf("%s is %s: want %s", at, is, kindOf(wrong.Type))
 	case errors.As(err, &noTime):
 		text := strings.Trim(noTime.Value, `"`)
-		at, is := find(document, func(t json.Token, _ int64) bool { return t == text })
+		at, is := find(document, func(t json.Token, _ int64, _ []step) bool { return t == text })
 		return fmt.Errorf("%s is %s: want a time such as 2026-01-31T10:00:00Z", at, is)
-	case errors.Is(err, resource.ErrFormatWrong):
-		return errors.New("an amount in status.capacity or status.allocatable cannot be read: want such as 4, 500m or 16Gi")
+	case errors.Is(err, resource.ErrFormatWrong), errors.Is(err, resource.ErrSuffix), errors.Is(err, resource.ErrNumeric):
+		at, is := find(document, func(t json.Token, _ int64, way []step) bool { return amount(way) && !countable(t) })
+		return fmt.Errorf("%s is %s: want an amount such as 4, 500m or 16Gi", at, is)
 	}
 	return err
 }
@@ -102,8 +103,8 @@ type step struct {
 }
 
 // find returns the path and the text of the first value that found accepts, by
-// the token that it begins with and by where that ends.
-func find(document []byte, found func(json.Token, int64) bool) (at, is string) {
+// the token that it begins with, by where that ends, and by the way there.
+func find(document []byte, found func(json.Token, int64, []step) bool) (at, is string) {
 	tokens := json.NewDecoder(bytes.NewReader(document))
 	tokens.UseNumber()
 	var way []step
@@ -124,13 +125,24 @@ func find(document []byte, found func(json.Token, int64) bool) (at, is string) {
 				continue
 			}
 		}
-		if found(t, tokens.InputOffset()) {
+		if found(t, tokens.InputOffset(), way) {
 			return path(way), literal(t)
 		}
 		if t == json.Delim('{') || t == json.Delim('[') {
 			way = append(way, step{list: t == json.Delim('['), index: -1})
 		}
 	}
+}
+
+// amount reports whether the way leads to one of a Node's resources.
+func amount(way []step) bool {
+	return len(way) == 3 && way[0].key == "status" && (way[1].key == "capacity" || way[1].key == "allocatable")
+}
+
+// countable reports whether t is an amount, or null, which is none.
+func countable(t json.Token) bool {
+	_, err := resource.ParseQuantity(fmt.Sprint(t))
+	return err == nil || t == nil
 }
 
 func path(way []step) string {

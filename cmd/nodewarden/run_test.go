@@ -253,7 +253,9 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		"a label that is a number":          {"", after("label", "apiVersion: v1\nkind: Node\nmetadata: {name: n1, labels: {a: 5}}\n"), "metadata.labels.a is 5: want text"},
 		"fields where a list belongs":       {"", after("fields", node+"status: {conditions: {a: b}}\n"), "status.conditions is an object: want a list"},
 		"a list where labels belong":        {"", after("labels", "apiVersion: v1\nkind: Node\nmetadata: {labels: [a]}\n"), "metadata.labels is a list: want an object"},
-		"an amount that is none":            {"", after("amount", node+"status: {capacity: {cpu: much}}\n"), "status.capacity"},
+		"an amount that is none":            {"", after("amount", node+"status: {capacity: {memory: 4Gi, cpu: much}}\n"), `status.capacity.cpu is "much": want an amount such as 4, 500m or 16Gi`},
+		"an amount of no unit":              {"", after("unit", node+"status: {allocatable: {memory: 4GiB}}\n"), `status.allocatable.memory is "4GiB"`},
+		"an amount that is true":            {"", after("yes", node+"status: {allocatable: {cpu: 4, pods: true}}\n"), `status.allocatable.pods is true`},
 		"a reason that is there twice":      {"", after("twice", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"n1"},"status":{"conditions":[{"type":"Ready","reason":"A","reason":"B"}]}}`), "reason"},
 		"a Node without a name":             {"", after("nameless", "apiVersion: v1\nkind: Node\n"), "metadata.name is missing"},
 		"an operation that is none":         {review("update", "Node", "n1"), []string{"check"}, `request.operation "update": want one of`},
@@ -269,6 +271,8 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		"an unknown output":                 {"", []string{"check", "-o", "xml"}, "text or json"},
 		"an unknown profile":                {"", []string{"check", "--profile", "strict"}, "enforce"},
 		"an unknown rule":                   {"", []string{"check", "--explain", "Nope"}, "ReadyMissing"},
+		"no rule to explain":                {"", []string{"check", "--explain", ""}, "ReadyMissing"},
+		"a write beside a rule to explain":  {"", []string{"check", "--explain", "ReadyMissing", "--after", afterFile, "-o", "json"}, "--after, --output would do nothing"},
 		"a time that is none":               {"", []string{"check", "--now", "noon", "--after", afterFile}, "2026-03-01T12:00:00Z"},
 		"an unknown flag":                   {"", []string{"check", "--befor", "x"}, "befor"},
 		"an unknown command":                {"", []string{"chekc"}, "chekc"},
@@ -320,15 +324,18 @@ func TestAClusterThatCannotBeAskedIsNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "empty"))
-	if _, _, errs := call(t, "", "verify", "--wait", "0s"); !strings.Contains(errs, "no cluster is named there; give --kubeconfig, set $KUBECONFIG, or run in a pod") {
+	if _, _, errs := call(t, "", "verify", "--wait", "0s"); !strings.Contains(errs, "no cluster is named there; give --kubeconfig, set $KUBECONFIG to a file that exists, or run in a pod") {
 		t.Errorf("no remedy: %s", errs)
 	}
 	t.Setenv("KUBECONFIG", file)
 	if _, _, errs := call(t, "", "verify", "--wait", "0s"); !strings.Contains(errs, "ask the API server https://127.0.0.1:1 ($KUBECONFIG "+strconv.Quote(file)+")") {
 		t.Errorf("the file that $KUBECONFIG names is not named: %s", errs)
 	}
-	if _, _, errs := call(t, "", "verify", "--wait", "0s", "--context", "other"); !strings.Contains(errs, "other") || strings.Contains(errs, "127.0.0.1") {
-		t.Errorf("another context than the one named was asked: %s", errs)
+	if code, _, errs := call(t, "", "verify", "--wait", "0s", "--context", "other"); code != exitFailed || !strings.Contains(errs, `--context "other": there is none of this name; want one of ["c"]`) {
+		t.Errorf("exit code %d, want %d: %s", code, exitFailed, errs)
+	}
+	if code, _, errs := call(t, "", "verify", "--wait", "1s"); code != exitFailed || !strings.Contains(errs, "refused; asking again for up to 1s\n") {
+		t.Errorf("an API server on its way up is not waited for; exit code %d, want %d: %s", code, exitFailed, errs)
 	}
 }
 

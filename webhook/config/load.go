@@ -81,15 +81,17 @@ func mistyped(err error) error {
 	}
 	// Go puts the names of embedded types among those of the fields.
 	steps := slices.DeleteFunc(strings.Split(m[3], "."), func(s string) bool { return s != "" && unicode.IsUpper(rune(s[0])) })
-	return fmt.Errorf("%s: is %s; want %s", strings.Join(steps, "."), is, wanted(m[4], m[1]))
+	return fmt.Errorf("%s: is %s; want %s", strings.Join(steps, "."), is, wanted(m[4]))
 }
 
 // kinds are the kinds of JSON values as a policy file calls them.
 var kinds = map[string]string{"string": "text", "number": "a number", "bool": "true or false", "array": "a list", "object": "fields"}
 
-// wanted says what a value of a Go type is written as; got tells texts from
-// objects where the type has a name of its own.
-func wanted(goType, got string) string {
+// texts are the types of a policy file that have a name and are written as text.
+var texts = []string{"string", "contract.Profile", "config.LivenessSource", "v1.LabelSelectorOperator"}
+
+// wanted says what a value of a Go type is written as.
+func wanted(goType string) string {
 	switch {
 	case strings.HasPrefix(goType, "[]"):
 		return "a list"
@@ -97,7 +99,7 @@ func wanted(goType, got string) string {
 		return "fields"
 	case strings.HasPrefix(goType, "int"):
 		return "a whole number, without quotes"
-	case goType == "string" || got != "string":
+	case slices.Contains(texts, goType):
 		return "text, in quotes where YAML would take it for something else"
 	default:
 		return "fields"

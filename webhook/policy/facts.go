@@ -176,18 +176,18 @@ const (
 
 func stampRemedy(p *contract.Policy) string {
 	return changedStatus + ` || facts.was.transitionAt == 0 ?
-  [` + floor(p) + `].map(t, t == facts.was.transitionAt ? t + 1 : t).map(t, ` + changedStatus + ` ?
-  "look again, then send the time of the transition, " + ` + instantOf("t") + ` + " or later" :
-  "the status did not change: keep " + ` + instantOf("t") + `)[0] :
+  [` + floor(p) + `].map(t, t == facts.was.transitionAt ? t + 1 : t).map(t,
+  "look again, then send the time of the transition" + (t == ` + theBeginning + ` ? "" : ", " + ` + instantOf("t") + ` + " or later"))[0] :
   "the status did not change: keep " + facts.was.transition`
 }
+
+// theBeginning is the first instant that can be reckoned with, in seconds.
+var theBeginning = strconv.FormatInt(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), 10)
 
 // floor is the earliest lastTransitionTime that all rules would accept, in
 // seconds; it is contract's earliest, said in CEL.
 func floor(p *contract.Policy) string {
-	year2000 := strconv.FormatInt(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Unix(), 10)
-	e := `([` + year2000 + `] +
-  (` + becameUnknown + ` ? facts.lastWords.map(t, t + 1) : [])`
+	e := `([` + theBeginning + `] + facts.lastWords.map(t, t + 1)`
 	if hold := effective(p, contract.RecoveryHold, p.RecoveryHold); hold > 0 {
 		e += ` +
   (!facts.measured && ` + takesBack + ` && facts.was.transitionAt > 0 ? [facts.was.transitionAt + ` + atLeast(hold) + `] : [])`

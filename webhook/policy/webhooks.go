@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -146,7 +147,7 @@ func (o WebhookOptions) validate() error {
 	case PolicyAlone:
 		problems = append(problems, fmt.Errorf("install %q has no webhook: render the form %q", o.Install, "policy"))
 	default:
-		problems = append(problems, fmt.Errorf("install %q: want one of %q", o.Install, Installs()))
+		problems = append(problems, fmt.Errorf("install %q: want one of %q", o.Install, []Install{PolicyAndWebhook, WebhookAlone}))
 	}
 	if o.Install == WebhookAlone && !o.filters() {
 		problems = append(problems, fmt.Errorf("kubernetes version %s: without matchConditions (from %s on) a webhook that fails closed would stop every kubelet's report when it is down; use install %q, or a newer API server",
@@ -179,10 +180,17 @@ func (o WebhookOptions) reachable() error {
 		return fmt.Errorf("webhook URL: %w", err)
 	case u.Scheme != "https" || u.Host == "":
 		return fmt.Errorf("webhook URL %q: want https://host:port/path", o.URL)
+	case u.Port() != "" && !connectable(u.Port()):
+		return fmt.Errorf("webhook URL %q: port %s: want 1 to 65535", o.URL, u.Port())
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return fmt.Errorf("webhook URL %q: the API server allows no user, query or fragment", o.URL)
 	}
 	return nil
+}
+
+func connectable(port string) bool {
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
 }
 
 // servable is what an API server takes for the path of a service.

@@ -127,13 +127,14 @@ func TestOptionsThatWouldHarmAClusterAreRefused(t *testing.T) {
 		"both service and URL":                   {func(o *WebhookOptions) { o.URL = "https://h/" }, "name one of them"},
 		"a URL without TLS":                      {func(o *WebhookOptions) { o.Service, o.URL = nil, "http://h/" }, "want https://"},
 		"a URL with a query":                     {func(o *WebhookOptions) { o.Service, o.URL = nil, "https://h/?a=b" }, "no user, query or fragment"},
+		"a URL with a port that is none":         {func(o *WebhookOptions) { o.Service, o.URL = nil, "https://h:99999/" }, "port 99999: want 1 to 65535"},
 		"a service without a namespace":          {func(o *WebhookOptions) { o.Service.Namespace = "" }, "name both"},
 		"a port that is none":                    {func(o *WebhookOptions) { o.Service.Port = 70000 }, "70000"},
 		"a relative path":                        {func(o *WebhookOptions) { o.Service.Path = "validate" }, "want a path such as /validate"},
 		"a path with an empty step":              {func(o *WebhookOptions) { o.Service.Path = "//" }, "between single slashes"},
 		"a path with a space":                    {func(o *WebhookOptions) { o.Service.Path = "/a b" }, "between single slashes"},
 		"a webhook in an install without one":    {func(o *WebhookOptions) { o.Install = PolicyAlone }, "has no webhook"},
-		"an install that is none":                {func(o *WebhookOptions) { o.Install = "both" }, "want one of"},
+		"an install that is none":                {func(o *WebhookOptions) { o.Install = "both" }, `want one of ["policy-and-webhook" "webhook-alone"]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := service()

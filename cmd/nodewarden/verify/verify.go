@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -53,6 +55,8 @@ type Options struct {
 	Wait time.Duration
 	// Out receives the answer.
 	Out io.Writer
+	// Log receives a line if the cluster has to be asked again.
+	Log io.Writer
 }
 
 // Command is `nodewarden verify`.
@@ -72,13 +76,10 @@ func Command() *cobra.Command {
 				return err
 			}
 			cfg, err := load(kubeconfig, kubecontext)
-			if clientcmd.IsEmptyConfig(err) {
-				return fmt.Errorf("find the API server (%s): no cluster is named there; give --kubeconfig, set $KUBECONFIG, or run in a pod", source(kubeconfig))
-			}
 			if err != nil {
 				return fmt.Errorf("find the API server (%s): %w", source(kubeconfig), err)
 			}
-			o.Out = cmd.OutOrStdout()
+			o.Out, o.Log = cmd.OutOrStdout(), cmd.ErrOrStderr()
 			err = Run(cmd.Context(), cfg, o)
 			if err != nil && !errors.As(err, &Unexpected{}) {
 				err = fmt.Errorf("ask the API server %s (%s): %w", cfg.Host, source(kubeconfig), err)
@@ -112,7 +113,15 @@ func load(path, kubecontext string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: kubecontext}
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides).ClientConfig()
+	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	cfg, err := kubeconfig.ClientConfig()
+	if clientcmd.IsEmptyConfig(err) {
+		return nil, errors.New("no cluster is named there; give --kubeconfig, set $KUBECONFIG to a file that exists, or run in a pod")
+	}
+	if raw, rawErr := kubeconfig.RawConfig(); err != nil && rawErr == nil && kubecontext != "" && raw.Contexts[kubecontext] == nil {
+		return nil, fmt.Errorf("--context %q: there is none of this name; want one of %q", kubecontext, slices.Sorted(maps.Keys(raw.Contexts)))
+	}
+	return cfg, err
 }
 
 // source says where load looks.
@@ -195,7 +204,7 @@ func (q *question) pick(ctx context.Context) (string, error) {
 
 func (q *question) until(ctx context.Context, o Options) error {
 	giveUp := time.Now().Add(o.Wait)
-	for {
+	for asked := 1; ; asked++ {
 		got, said, err := q.ask(ctx)
 		if err == nil && got == o.Expect {
 			if got == Silence {
@@ -209,6 +218,11 @@ func (q *question) until(ctx context.Context, o Options) error {
 			return err
 		case late:
 			return Unexpected{Want: o.Expect, Got: got, Said: said}
+		case asked > 1:
+		case err != nil:
+			fmt.Fprintf(o.Log, "%v; asking again for up to %s\n", err, o.Wait)
+		default:
+			fmt.Fprintf(o.Log, "%s, not %s; asking again for up to %s\n", got, o.Expect, o.Wait)
 		}
 		select {
 		case <-ctx.Done():
@@ -221,7 +235,7 @@ func (q *question) until(ctx context.Context, o Options) error {
 // passes reports whether an error says nothing about the question: the API
 // server, or what it asks in turn, is busy or on its way up.
 func passes(err error) bool {
-	return apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) ||
+	return utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) ||
 		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || apierrors.IsTooManyRequests(err)
 }
 
