@@ -37,7 +37,12 @@ func (c *cursor) start(text []byte) {
 }
 
 // release lets go of the text.
-func (c *cursor) release() { c.start(nil) }
+func (c *cursor) release() {
+	c.start(nil)
+	if cap(c.unquoted) > maxKept {
+		c.unquoted = nil
+	}
+}
 
 // value returns the next value as it stands in the text.
 func (c *cursor) value() ([]byte, error) {

@@ -20,6 +20,8 @@ import (
 type decoder struct {
 	// labels says whether the policy looks at labels.
 	labels bool
+	// turn says that takeTurn has been called.
+	turn bool
 
 	body, part    cursor
 	review        review
@@ -44,11 +46,28 @@ func newDecoder(labels bool) *decoder {
 
 // release ends the use of d and of the review that it returned.
 func (d *decoder) release() {
+	d.endTurn()
 	d.reset()
 	d.body.release()
 	d.part.release()
+	d.groups, d.managed = kept(d.groups), kept(d.managed)
+	for i := range d.entries {
+		d.entries[i] = kept(d.entries[i])
+	}
 	decoders.Put(d)
 }
+
+// kept is list, unless it has grown so long that the next review should not pay
+// for it.
+func kept[T any](list []T) []T {
+	if cap(list) > maxKeptEntries {
+		return nil
+	}
+	return list
+}
+
+// maxKeptEntries bounds the lists kept for the next review.
+const maxKeptEntries = 4096
 
 func (d *decoder) reset() {
 	d.review = review{}
@@ -226,7 +245,13 @@ func (d *decoder) readGroup() error {
 	if err != nil {
 		return err
 	}
+	if len(d.groups) == maxGroups {
+		return errIrregular
+	}
 	group, err := text(raw)
 	d.groups = append(d.groups, group)
 	return err
 }
+
+// maxGroups is more than any user is in.
+const maxGroups = 4096

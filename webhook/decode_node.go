@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -105,7 +106,7 @@ func (d *decoder) readWrite() (err error) {
 		}
 	}
 	if d.labels {
-		w.Labels, err = decoded[map[string]string](labelled.labels)
+		w.Labels, err = decoded[map[string]string](d, labelled.labels)
 	}
 	return err
 }
@@ -122,34 +123,40 @@ func (d *decoder) readBefore() (err error) {
 		return err
 	}
 	was, is := &d.before, &d.after
-	if w.Touched.Labels, err = differ[map[string]string](was.labels, is.labels); err != nil {
+	if w.Touched.Labels, err = differ[map[string]string](d, was.labels, is.labels); err != nil {
 		return err
 	}
-	if w.Touched.Annotations, err = differ[map[string]string](was.annotations, is.annotations); err != nil {
+	if w.Touched.Annotations, err = differ[map[string]string](d, was.annotations, is.annotations); err != nil {
 		return err
 	}
-	if w.Touched.OwnerReferences, err = differ[[]metav1.OwnerReference](was.owners, is.owners); err != nil {
+	if w.Touched.OwnerReferences, err = differ[[]metav1.OwnerReference](d, was.owners, is.owners); err != nil {
 		return err
 	}
-	w.Touched.Finalizers, err = differ[[]string](was.finalizers, is.finalizers)
+	w.Touched.Finalizers, err = differ[[]string](d, was.finalizers, is.finalizers)
 	return err
 }
 
 // differ says whether two undecoded values of type T mean different things.
 // Nearly always they are the same bytes, and nothing is decoded.
-func differ[T any](was, is []byte) (bool, error) {
+func differ[T any](d *decoder, was, is []byte) (bool, error) {
 	if bytes.Equal(was, is) {
 		return false, nil
 	}
-	a, err := decoded[T](was)
+	a, err := decoded[T](d, was)
 	if err != nil {
 		return false, err
 	}
-	b, err := decoded[T](is)
+	b, err := decoded[T](d, is)
 	return !equality.Semantic.DeepEqual(a, b), err
 }
 
-func decoded[T any](raw []byte) (v T, err error) {
+func decoded[T any](d *decoder, raw []byte) (v T, err error) {
+	if len(raw) > fewBytes {
+		if crowded(raw) {
+			return v, errIrregular
+		}
+		d.takeTurn()
+	}
 	if raw != nil {
 		err = utiljson.Unmarshal(raw, &v)
 	}
@@ -164,13 +171,22 @@ func (d *decoder) readConditions(raw []byte, entries *[]contract.Condition) ([]c
 	c := &d.part
 	c.start(raw)
 	whole := whole{raw: raw, text: string(raw)}
+	most := len(raw)/leastCondition + 1
+	*entries = slices.Grow(*entries, most)
 	err := c.elements(func() error {
+		if len(*entries) == most {
+			return errIrregular
+		}
 		condition, err := d.readCondition(whole)
 		*entries = append(*entries, condition)
 		return err
 	})
 	return *entries, err
 }
+
+// leastCondition is how many bytes an API server needs at least for a condition,
+// all fields empty. So the decoded ones cannot take much more than the bytes did.
+const leastCondition = 64
 
 func (d *decoder) readCondition(from whole) (out contract.Condition, err error) {
 	c := &d.part

@@ -15,6 +15,10 @@ import (
 // measure of what quick must return, and says what is wrong with a review
 // that cannot be read.
 func (d *decoder) typed(body []byte) error {
+	if crowded(body) {
+		return errCrowded
+	}
+	d.takeTurn()
 	var in admissionv1.AdmissionReview
 	if err := utiljson.Unmarshal(body, &in); err != nil {
 		return fmt.Errorf("the body is not an %s: %w", reviewKind, err)
@@ -75,4 +79,49 @@ func nodeFrom(field string, raw []byte) (*corev1.Node, error) {
 		return nil, fmt.Errorf("%s is not a Node: %w", field, err)
 	}
 	return node, nil
+}
+
+// Typed decoding can make a hundred bytes of one. So of more than fewBytes it is
+// done in turn, and never of more than maxValues values: 3,000 conditions in both
+// Nodes are less.
+const (
+	fewBytes  = 4 << 10
+	maxValues = 50_000
+	maxTurns  = 2
+)
+
+var errCrowded = fmt.Errorf("the body holds more than %d values in a form that API servers do not send", maxValues)
+
+// turns are taken by the decoders that hold much of what they decoded.
+var turns = make(chan struct{}, maxTurns)
+
+// takeTurn waits until few other decoders hold much, and lasts until endTurn.
+func (d *decoder) takeTurn() {
+	if !d.turn {
+		turns <- struct{}{}
+		d.turn = true
+	}
+}
+
+func (d *decoder) endTurn() {
+	if d.turn {
+		leave(turns)
+		d.turn = false
+	}
+}
+
+// crowded says whether text, if it is JSON, holds more than maxValues values.
+func crowded(text []byte) bool {
+	n, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case !quoted && (c == ',' || c == '{' || c == '['):
+			n++
+		}
+	}
+	return n > maxValues
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	"k8s.io/utils/clock"
 
 	"github.com/nodewarden/nodewarden/contract"
@@ -27,11 +28,13 @@ const (
 	// roomAtFirst is how much room a body gets on its sender's word. More is
 	// given as it arrives.
 	roomAtFirst = 64 << 10
-	// small bounds the bodies, in bytes, that may be read in any number; two
-	// big Nodes fit. Of larger ones, or of unknown length, maxLarge are read at
-	// a time, so that memory is bounded whatever strangers send.
-	small    = 256 << 10
-	maxLarge = 8
+	// small bounds the bodies, in bytes, of which there may be smallRoom bytes at
+	// a time; two big Nodes fit. Of larger ones, or of unknown length, there may
+	// be maxLarge, so that memory is bounded whatever strangers send: what is
+	// decoded of a body takes at most twice its length, or its turn (thorough).
+	small     = 256 << 10
+	smallRoom = 16 << 20
+	maxLarge  = 3
 )
 
 // Handler answers POSTed admission reviews.
@@ -40,9 +43,10 @@ type Handler struct {
 	metrics *Metrics
 	log     logr.Logger
 	clock   clock.PassiveClock
-	// slots bounds the reviews in flight, reading the bodies that are being
-	// read, large the large ones among those.
-	slots, reading, large chan struct{}
+	// slots bounds the reviews in flight, reading the bodies that are being read.
+	slots, reading chan struct{}
+	// small and large bound the bodies at hand, the former in bytes.
+	small, large *semaphore.Weighted
 	// review decides; tests replace it with one that panics or waits.
 	review func(*review) answer
 }
@@ -51,7 +55,7 @@ type Handler struct {
 // maxInFlight reviews at a time.
 func NewHandler(p contract.Policy, m *Metrics, log logr.Logger, c clock.PassiveClock, maxInFlight int) *Handler {
 	h := &Handler{policy: p, metrics: m, log: log, clock: c, slots: make(chan struct{}, maxInFlight),
-		reading: make(chan struct{}, readersPerReview*maxInFlight), large: make(chan struct{}, maxLarge)}
+		reading: make(chan struct{}, readersPerReview*maxInFlight), small: semaphore.NewWeighted(smallRoom), large: semaphore.NewWeighted(maxLarge)}
 	h.review = h.judge
 	return h
 }
@@ -73,10 +77,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.release()
 	err := checkRequest(r)
 	if err == nil {
-		err = h.readBody(s, r)
-	}
-	if err == nil {
-		err = h.inFlight(s, start)
+		err = h.serve(s, r, start)
 	}
 	if err != nil {
 		h.fail(w, err)
@@ -88,6 +89,23 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// serve leaves the answer to r in s. The room for the body is taken from its
+// first byte to the answer.
+func (h *Handler) serve(s *scratch, r *http.Request, start time.Time) error {
+	room, size := h.small, r.ContentLength
+	if size < 0 || size > small {
+		room, size = h.large, 1
+	}
+	if !room.TryAcquire(size) {
+		return errBusy
+	}
+	defer room.Release(size)
+	if err := h.readBody(s, r); err != nil {
+		return err
+	}
+	return h.inFlight(s, start)
+}
+
 // readBody reads the body of r into s, before the review takes its place among
 // those in flight.
 func (h *Handler) readBody(s *scratch, r *http.Request) error {
@@ -95,12 +113,6 @@ func (h *Handler) readBody(s *scratch, r *http.Request) error {
 		return errBusy
 	}
 	defer leave(h.reading)
-	if r.ContentLength < 0 || r.ContentLength > small {
-		if !enter(h.large) {
-			return errBusy
-		}
-		defer leave(h.large)
-	}
 	return s.read(r)
 }
 
@@ -179,14 +191,15 @@ const maxLogged = 512
 // respond leaves the response to the body in s in s.answer. A defect that shows as a panic
 // costs this one review only.
 func (h *Handler) respond(s *scratch) (err error) {
+	d := newDecoder(h.policy.NeedsLabels())
 	defer func() {
 		if p := recover(); p != nil {
+			d.endTurn()
 			h.metrics.panicked()
 			h.log.Error(fmt.Errorf("panic: %.256v", p), "panic while answering a review", "stack", bounded(string(debug.Stack()), 16*maxLogged))
 			err = errPanic
 		}
 	}()
-	d := newDecoder(h.policy.NeedsLabels())
 	in, err := d.decode(s.body.Bytes())
 	if err != nil {
 		d.release()
@@ -228,11 +241,8 @@ var errTooLong = fault{http.StatusRequestEntityTooLarge, badLength, fmt.Errorf("
 // read reads the body of r into s.
 func (s *scratch) read(r *http.Request) error {
 	s.body.Reset()
-	if r.ContentLength > 0 {
-		s.body.Grow(int(min(r.ContentLength, roomAtFirst)) + bytes.MinRead)
-	}
 	s.limited = io.LimitedReader{R: r.Body, N: MaxBody + 1}
-	n, err := s.body.ReadFrom(&s.limited)
+	n, err := s.arrive(max(r.ContentLength, 0))
 	switch {
 	case err != nil:
 		return fault{http.StatusBadRequest, badBody, fmt.Errorf("reading the body: %w", err)}
@@ -242,4 +252,25 @@ func (s *scratch) read(r *http.Request) error {
 		return fault{http.StatusBadRequest, badReview, errors.New("the body is empty")}
 	}
 	return nil
+}
+
+// arrive reads a body that was announced with a length. Once its beginning is
+// there, it gets all its room at once: doubling would take twice as much.
+func (s *scratch) arrive(announced int64) (int64, error) {
+	beginning := min(announced, roomAtFirst)
+	s.body.Grow(int(beginning) + bytes.MinRead)
+	n, err := io.CopyN(&s.body, &s.limited, beginning)
+	if err != nil {
+		return n, unlessEnd(err)
+	}
+	s.body.Grow(int(announced-beginning) + bytes.MinRead)
+	rest, err := s.body.ReadFrom(&s.limited)
+	return n + rest, err
+}
+
+func unlessEnd(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
 }

@@ -137,6 +137,12 @@ func TestLargeBodiesAreReadFewAtATime(t *testing.T) {
 		_ = end.CloseWithError(errors.New("gone"))
 	}
 	slow.Wait()
+	r := httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(reviews.Body(update(failed, reviews.Detector))))
+	r.Header.Set("Content-Type", "application/json")
+	r.ContentLength = -1
+	if rec := w.send(r); rec.Code != http.StatusOK {
+		t.Errorf("once they are gone, one was answered %d", rec.Code)
+	}
 }
 
 func TestRoomForABodyIsGivenAsItArrives(t *testing.T) {
