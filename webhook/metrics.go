@@ -58,13 +58,17 @@ var (
 		"nodewarden_webhook_certificate_reload_errors_total", "counter", nil,
 		"Changes of the certificate files that were ignored because the files could not be used.",
 	}
+	certificateUnusable = Description{
+		"nodewarden_webhook_certificate_files_unusable", "gauge", nil,
+		"1 as long as the certificate files cannot be used, so that the server goes on with what it loaded before, if anything; else 0.",
+	}
 )
 
 // Describe returns every metric of this package, in the order of docs/metrics.md.
 func Describe() []Description {
 	return []Description{
 		reviewsTotal, violationsTotal, durationSeconds, skewTotal, badTotal,
-		overloadedTotal, panicsTotal, inFlight, certificateExpiry, certificateErrors,
+		overloadedTotal, panicsTotal, inFlight, certificateExpiry, certificateErrors, certificateUnusable,
 	}
 }
 
@@ -109,6 +113,7 @@ type Metrics struct {
 	inFlight   prometheus.Gauge
 	expiry     prometheus.Gauge
 	badPairs   prometheus.Counter
+	unusable   prometheus.Gauge
 
 	writers *writers
 }
@@ -121,14 +126,14 @@ func NewMetrics(r prometheus.Registerer, o Options) *Metrics {
 	m := &Metrics{
 		reviews: counters(reviewsTotal), violations: counters(violationsTotal), bad: counters(badTotal),
 		skew: skew.WithLabelValues(o.LivenessSource), overloaded: counter(overloadedTotal), panics: counter(panicsTotal), badPairs: counter(certificateErrors),
-		inFlight: gauge(inFlight), expiry: gauge(certificateExpiry),
+		inFlight: gauge(inFlight), expiry: gauge(certificateExpiry), unusable: gauge(certificateUnusable),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: durationSeconds.Name, Help: durationSeconds.Help,
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .25, 1, 3},
 		}),
 		writers: newWriters(detectors(o.Policy)),
 	}
-	r.MustRegister(m.reviews, m.violations, m.duration, skew, m.bad, m.overloaded, m.panics, m.inFlight, m.expiry, m.badPairs)
+	r.MustRegister(m.reviews, m.violations, m.duration, skew, m.bad, m.overloaded, m.panics, m.inFlight, m.expiry, m.badPairs, m.unusable)
 	m.startAtZero()
 	return m
 }
@@ -187,6 +192,8 @@ func (m *Metrics) turnedAway()                    { m.overloaded.Inc() }
 func (m *Metrics) panicked()                      { m.panics.Inc() }
 func (m *Metrics) took(d time.Duration)           { m.duration.Observe(d.Seconds()) }
 func (m *Metrics) ignoredPair()                   { m.badPairs.Inc() }
+func (m *Metrics) filesUsable()                   { m.unusable.Set(0) }
+func (m *Metrics) filesUnusable()                 { m.unusable.Set(1) }
 func (m *Metrics) certificateExpires(t time.Time) { m.expiry.Set(float64(t.Unix())) }
 
 func detectors(p contract.Policy) []contract.Identity {

@@ -66,6 +66,9 @@ nodewarden_webhook_bad_requests_total{reason="unreadable_body"} 0
 # HELP nodewarden_webhook_certificate_expiry_timestamp_seconds When the serving certificate in use expires, in seconds since 1970; 0 until one is loaded.
 # TYPE nodewarden_webhook_certificate_expiry_timestamp_seconds gauge
 nodewarden_webhook_certificate_expiry_timestamp_seconds 0
+# HELP nodewarden_webhook_certificate_files_unusable 1 as long as the certificate files cannot be used, so that the server goes on with what it loaded before, if anything; else 0.
+# TYPE nodewarden_webhook_certificate_files_unusable gauge
+nodewarden_webhook_certificate_files_unusable 0
 # HELP nodewarden_webhook_certificate_reload_errors_total Changes of the certificate files that were ignored because the files could not be used.
 # TYPE nodewarden_webhook_certificate_reload_errors_total counter
 nodewarden_webhook_certificate_reload_errors_total 0

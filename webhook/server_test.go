@@ -310,10 +310,18 @@ func TestUnusableCertificateFilesLeaveTheOldOnesServing(t *testing.T) {
 	})
 }
 
-func TestFilesThatDidNotChangeAreToldOfOnce(t *testing.T) {
+// following returns certificates whose files are not there yet, and their log.
+func following(t *testing.T) (*certificates, *lockedLog) {
+	t.Helper()
 	folder, log := t.TempDir(), &lockedLog{}
 	c := &certificates{metrics: NewMetrics(prometheus.NewRegistry(), Options{}), log: funcr.New(log.add, funcr.Options{})}
 	c.files.Certificate, c.files.Key = filepath.Join(folder, "tls.crt"), filepath.Join(folder, "tls.key")
+	return c, log
+}
+
+func TestFilesThatDidNotChangeAreToldOfOnce(t *testing.T) {
+	c, log := following(t)
+	folder := filepath.Dir(c.files.Key)
 	for i, change := range []func(){
 		func() {}, // nothing is there yet
 		func() { certs.Pair{Certificate: []byte("no"), Key: []byte("PEM")}.Write(t, folder) },
@@ -329,6 +337,36 @@ func TestFilesThatDidNotChangeAreToldOfOnce(t *testing.T) {
 	}
 	if n := testutil.ToFloat64(c.metrics.badPairs); n != 2 {
 		t.Errorf("ignored %v changes, want 2", n)
+	}
+}
+
+// TestUnusableFilesAreToldOfForAsLongAsTheyAre is what an alert can go by: the
+// errors are counted once a change, however long the files stay as they are.
+func TestUnusableFilesAreToldOfForAsLongAsTheyAre(t *testing.T) {
+	c, _ := following(t)
+	folder := filepath.Dir(c.files.Key)
+	good := certs.New(t).Issue(t, time.Now().Add(time.Hour))
+	for _, step := range []struct {
+		name     string
+		change   func()
+		unusable float64
+	}{
+		{"nothing is there yet", func() {}, 1},
+		{"a good pair", func() { good.Write(t, folder) }, 0},
+		{"no PEM", func() { write(t, c.files.Key, []byte("no")) }, 1},
+		{"the key is gone", func() { _ = os.Remove(c.files.Key) }, 1},
+		{"what was no PEM before", func() { write(t, c.files.Key, []byte("no")) }, 1},
+		{"the good pair", func() { good.Write(t, folder) }, 0},
+		{"the key is gone again", func() { _ = os.Remove(c.files.Key) }, 1},
+		{"and back as it was", func() { good.Write(t, folder) }, 0},
+	} {
+		step.change()
+		for range 3 {
+			c.reload()
+			if got := testutil.ToFloat64(c.metrics.unusable); got != step.unusable {
+				t.Errorf("%s: unusable is %v, want %v", step.name, got, step.unusable)
+			}
+		}
 	}
 }
 

@@ -38,6 +38,8 @@ type certificates struct {
 	mu      sync.Mutex
 	// seen is what the files held when they were last read, used or not.
 	seen [][]byte
+	// usable says that what was seen is in use.
+	usable bool
 	// missing is why the files could not be read at the last try.
 	missing string
 }
@@ -79,19 +81,30 @@ func (c *certificates) reload() {
 			c.missing = err.Error()
 			c.ignore(err)
 		}
+		c.metrics.filesUnusable()
 		return
 	}
 	c.missing = ""
-	if equal(held, c.seen) {
-		return
+	if !equal(held, c.seen) {
+		c.seen = held
+		c.usable = c.adopt(held)
 	}
-	c.seen = held
+	if c.usable {
+		c.metrics.filesUsable()
+	} else {
+		c.metrics.filesUnusable()
+	}
+}
+
+// adopt uses what the files hold, and says whether it fits together.
+func (c *certificates) adopt(held [][]byte) bool {
 	next, err := c.configure(held)
 	if err != nil {
 		c.ignore(err)
-		return
+		return false
 	}
 	c.use(next)
+	return true
 }
 
 func (c *certificates) use(next *tls.Config) {
