@@ -419,7 +419,8 @@ func TestWrongUseEndsTheProgram(t *testing.T) {
 		says []string
 	}{
 		"several wrong flags at once": {[]string{"--drain=soon", "--max-in-flight=0", "--bind-address=9443", "--logging-format=xml", "serve"}, 2,
-			[]string{"--drain", "--max-in-flight", "--bind-address", "xml", `"serve"`, "--tls-cert-file", "--tls-private-key-file", "--help"}},
+			[]string{"--drain", "--max-in-flight", "--bind-address", "--logging-format: ", `"serve"`, "--tls-cert-file", "--tls-private-key-file", "--help"}},
+		"files without a name":    {append(p.flags(), "--config=", "--client-ca-file=", "--kubeconfig="), 2, []string{`--config "": want the path of a file`, `--client-ca-file ""`, `--kubeconfig ""`}},
 		"an unknown flag":         {append(p.flags(), "--tls-cert=x"), 2, []string{"unknown flag: --tls-cert"}},
 		"the port is in use":      {append(p.flags(), "--bind-address", taken.Addr().String()), 1, []string{"cannot serve reviews", "address already in use"}},
 		"the other is":            {append(p.flags(), "--metrics-bind-address", taken.Addr().String()), 1, []string{"cannot serve health and metrics", "address already in use"}},

@@ -37,7 +37,8 @@ the Nodes with --show-managed-fields, or the rules that need it fall back on the
 condition's own stamps.
 
 Exit code 0: admitted, with warnings or without. 1: refused. 2: there was
-nothing to judge, because the input or the command line cannot be used.`,
+nothing to judge, because the input or the command line cannot be used. 3: the
+verdict could not be printed.`,
 		Example: `  kubectl get node n1 -o yaml --show-managed-fields > before.yaml
   nodewarden check --before before.yaml --after after.yaml --as system:serviceaccount:liveness:detector`,
 		Args: cobra.NoArgs,
@@ -100,7 +101,7 @@ func check(s streams, f checkFlags) error {
 		print = v.json
 	}
 	if err := print(s.out); err != nil {
-		return errFault{err}
+		return err
 	}
 	if !v.Admitted {
 		return errRefused

@@ -85,7 +85,7 @@ func (q *question) arrives(now time.Time) {
 func edited(before, after *corev1.Node) bool {
 	switch {
 	case before == nil:
-		return len(after.ManagedFields) > 0
+		return false // entries there are can only be those of the creation
 	case len(after.ManagedFields) == 0:
 		return len(before.ManagedFields) > 0
 	}

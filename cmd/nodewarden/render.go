@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -90,7 +92,7 @@ func (f renderFlags) refuseIdle(given *pflag.FlagSet) error {
 			problems = append(problems, fmt.Errorf("--%s is for --form %s and does nothing for --form %s: leave it out", flag.Name, form, f.form))
 		}
 	})
-	for _, flag := range []struct{ name, want string }{{"url", "https://HOST/PATH"}, {"ca-file", "a PEM file"}, {"output-dir", "a folder"}} {
+	for _, flag := range []struct{ name, want string }{{"url", "https://HOST/PATH"}, {"ca-file", "a PEM file"}, {"output-dir", "a folder"}, {"kubernetes-version", "such as 1.34"}} {
 		if given.Changed(flag.name) && given.Lookup(flag.name).Value.String() == "" {
 			problems = append(problems, fmt.Errorf(`--%s "": want %s, or leave it out`, flag.name, flag.want))
 		}
@@ -111,10 +113,8 @@ func render(out io.Writer, f renderFlags) error {
 		return err
 	}
 	if f.folder == "" {
-		if _, err := out.Write(files[0].Text); err != nil {
-			return errFault{err}
-		}
-		return nil
+		_, err := out.Write(files[0].Text)
+		return err
 	}
 	for _, file := range files {
 		name := filepath.Join(f.folder, filepath.FromSlash(file.Name))
@@ -185,11 +185,34 @@ func (f renderFlags) webhook(server policy.Version) (policy.WebhookOptions, erro
 	if err != nil {
 		return o, fmt.Errorf("--ca-file: %w", err)
 	}
-	if block, _ := pem.Decode(bundle); block == nil || block.Type != "CERTIFICATE" {
-		return o, fmt.Errorf("--ca-file: %s holds no PEM certificate", f.caFile)
+	if o.CABundle, err = certificates(bundle); err != nil {
+		return o, fmt.Errorf("--ca-file: %s: %w", f.caFile, err)
 	}
-	o.CABundle = bundle
 	return o, nil
+}
+
+// certificates are the ones in a PEM file, without the remarks around them. It
+// must hold nothing else: a caBundle is public.
+func certificates(file []byte) ([]byte, error) {
+	var bundle []byte
+	blocks := 0
+	for block, rest := pem.Decode(file); block != nil; block, rest = pem.Decode(rest) {
+		blocks++
+		if block.Type != "CERTIFICATE" {
+			return nil, fmt.Errorf("it holds a block %q, and a caBundle is public: want certificates alone", block.Type)
+		}
+		if _, err := x509.ParseCertificate(block.Bytes); err != nil {
+			return nil, fmt.Errorf("certificate %d: %w", blocks, err)
+		}
+		bundle = append(bundle, pem.EncodeToMemory(block)...)
+	}
+	switch begun := bytes.Count(file, []byte("-----BEGIN ")); {
+	case begun == 0:
+		return nil, errors.New("it holds no PEM certificate")
+	case begun != blocks:
+		return nil, fmt.Errorf("%d of its %d PEM blocks cannot be read", begun-blocks, begun)
+	}
+	return bundle, nil
 }
 
 func serviceFrom(text string) (*policy.ServiceReference, error) {

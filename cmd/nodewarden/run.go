@@ -28,6 +28,21 @@ var errRefused = errors.New("refused")
 // errFault wraps an error that is neither an answer nor a usage problem.
 type errFault struct{ error }
 
+// output remembers that what was said has not reached anybody.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+// Write passes p on.
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	if o.err == nil && err != nil {
+		o.err = err
+	}
+	return n, err
+}
+
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -35,9 +50,14 @@ type streams struct {
 
 // run is the program, called by the name it was installed under.
 func run(name string, args []string, s streams) int {
+	out := &output{to: s.out}
+	s.out = out
 	root := newRoot(name, s)
 	root.SetArgs(args)
 	err := root.Execute()
+	if out.err != nil {
+		err = errFault{out.err}
+	}
 	var fault errFault
 	switch {
 	case err == nil:

@@ -2,12 +2,21 @@ package main
 
 import (
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nodewarden/nodewarden/contract"
 )
@@ -284,6 +293,12 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 			"would stop every kubelet's report"},
 		"policies on an old server":                          {"", []string{"policy", "render", "--form", "policy", "--kubernetes-version", "1.29"}, "1.30"},
 		"a CA that is none":                                  {"", []string{"policy", "render", "--form", "webhook", "--ca-file", pod}, "PEM"},
+		"a CA that comes with its key":                       {"", []string{"policy", "render", "--form", "webhook", "--ca-file", file("certificate-key", certificate(t)+pemBlock("EC PRIVATE KEY", "key"))}, `it holds a block "EC PRIVATE KEY", and a caBundle is public`},
+		"a key that comes with its CA":                       {"", []string{"policy", "render", "--form", "webhook", "--ca-file", file("key-certificate", pemBlock("PRIVATE KEY", "key")+certificate(t))}, `it holds a block "PRIVATE KEY", and a caBundle is public`},
+		"a certificate that is none":                         {"", []string{"policy", "render", "--form", "webhook", "--ca-file", file("none", pemBlock("CERTIFICATE", "none"))}, "certificate 1: x509"},
+		"a certificate that lost a line":                     {"", []string{"policy", "render", "--form", "webhook", "--ca-file", file("lost", certificate(t)+"-----BEGIN CERTIFICATE-----\nAA\n")}, "1 of its 2 PEM blocks cannot be read"},
+		"a version that is empty":                            {"", []string{"policy", "render", "--form", "policy", "--kubernetes-version", ""}, `--kubernetes-version ""`},
+		"a kubelet command that is misspelt":                 {"", []string{"kubelet", "lnt", pod}, `unknown command "lnt"`},
 		"a service whose name is none":                       {"", []string{"policy", "render", "--form", "webhook", "--service", "A_/b"}, `--service "A_/b"`},
 		"a path with a query":                                {"", []string{"policy", "render", "--form", "webhook", "--path", "/a?b"}, `path "/a?b": want a path such as /validate`},
 		"a path that is empty":                               {"", []string{"policy", "render", "--form", "webhook", "--path", ""}, `--path "": want a path such as /validate`},
@@ -337,6 +352,66 @@ func TestAClusterThatCannotBeAskedIsNoAnswer(t *testing.T) {
 	if code, _, errs := call(t, "", "verify", "--wait", "1s"); code != exitFailed || !strings.Contains(errs, "refused; asking again for up to 1s\n") {
 		t.Errorf("an API server on its way up is not waited for; exit code %d, want %d: %s", code, exitFailed, errs)
 	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+func TestWhatCannotBePrintedIsAFailureOfEveryCommand(t *testing.T) {
+	before, after := nodeFiles(t, correct)
+	config := filepath.Join(t.TempDir(), "kubelet.yaml")
+	if err := os.WriteFile(config, []byte("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"rules"}, {"version"}, {"check", "--explain", "ReadyMissing"}, {"policy", "render", "--form", "policy"}, {"--help"},
+		{"check", "--before", before, "--after", after, "--as", detector},
+		{"kubelet", "edit", config, "--node-lease", "off"}, {"kubelet", "lint", config, "--kubelet-version", "1.37"},
+	} {
+		var errs bytes.Buffer
+		if code := run("nodewarden", args, streams{strings.NewReader(""), full{}, &errs}); code != exitFailed || !strings.Contains(errs.String(), "no space left") {
+			t.Errorf("%q: exit code %d, want %d: %s", args, code, exitFailed, &errs)
+		}
+	}
+}
+
+func TestACreationArrivesWhenItsOwnEntrySays(t *testing.T) {
+	_, after := nodeFiles(t, correct)
+	if code, out, _ := call(t, "", "check", "--after", after, "--as", detector); code != exitDone || !strings.Contains(out, "is 300s from the API server's clock, 2026-03-01T12:00:00Z") {
+		t.Errorf("exit code %d:\n%s", code, out)
+	}
+}
+
+func TestOnlyCertificatesBecomeTheBundle(t *testing.T) {
+	ca := certificate(t)
+	name := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(name, []byte("# issued by nobody\n"+ca+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := call(t, "", "policy", "render", "--form", "webhook", "--ca-file", name)
+	if want := base64.StdEncoding.EncodeToString([]byte(ca)); code != exitDone || strings.Count(out, "caBundle: "+want+"\n") != 2 {
+		t.Errorf("exit code %d, want both entries with the certificate alone: %s%s", code, errs, out)
+	}
+}
+
+func pemBlock(kind, text string) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: []byte(text)}))
+}
+
+// certificate is a PEM file with a certificate in it.
+func certificate(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pemBlock("CERTIFICATE", string(der))
 }
 
 func TestRulesAreListedInTableOrderWithTheirActions(t *testing.T) {

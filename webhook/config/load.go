@@ -59,6 +59,7 @@ func Parse(text []byte) (*WebhookConfiguration, error) {
 	if err := c.checkKind(); err != nil {
 		return nil, errors.Join(append(problems, err)...)
 	}
+	problems = append(problems, errorsOf(empty(raw))...)
 	c.fill()
 	problems = append(problems, errorsOf(c.Validate())...)
 	if len(problems) > 0 {
@@ -151,6 +152,24 @@ func blank(doc []byte) bool {
 		}
 	}
 	return true
+}
+
+// empty finds words that are there and say nothing, such as a variable that
+// was not set. They must not stand for the milder guard that is the default.
+func empty(raw []byte) field.ErrorList {
+	var words struct {
+		Profile        *contract.Profile `json:"profile"`
+		LivenessSource *LivenessSource   `json:"livenessSource"`
+	}
+	_ = kjson.UnmarshalCaseSensitivePreserveInts(raw, &words) // has been read before
+	var errs field.ErrorList
+	if p := words.Profile; p != nil && *p == "" {
+		errs = append(errs, field.NotSupported(field.NewPath("profile"), *p, contract.Profiles()))
+	}
+	if s := words.LivenessSource; s != nil && *s == "" {
+		errs = append(errs, field.NotSupported(field.NewPath("livenessSource"), *s, livenessSources))
+	}
+	return errs
 }
 
 func (c *WebhookConfiguration) checkKind() error {

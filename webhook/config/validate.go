@@ -20,6 +20,8 @@ const (
 	nodeUserPrefix       = "system:node:"
 )
 
+var livenessSources = []LivenessSource{FromKubelet, FromExternal}
+
 // Validate returns everything wrong with c, each at its own path. It expects
 // defaults to be filled in.
 func (c *WebhookConfiguration) Validate() field.ErrorList {
@@ -31,8 +33,8 @@ func (c *WebhookConfiguration) Validate() field.ErrorList {
 	errs = append(errs, c.RecoveryHold.validate(field.NewPath("recoveryHold"), 0)...)
 	errs = append(errs, c.SignalPersistence.validate(field.NewPath("signalPersistence"), 0)...)
 	errs = append(errs, c.MaxClockSkew.validate(field.NewPath("maxClockSkew"), time.Second)...)
-	if sources := []LivenessSource{FromKubelet, FromExternal}; !slices.Contains(sources, c.LivenessSource) {
-		errs = append(errs, field.NotSupported(field.NewPath("livenessSource"), c.LivenessSource, sources))
+	if !slices.Contains(livenessSources, c.LivenessSource) {
+		errs = append(errs, field.NotSupported(field.NewPath("livenessSource"), c.LivenessSource, livenessSources))
 	}
 	for i, id := range c.StandIns {
 		errs = append(errs, id.validate(field.NewPath("standIns").Index(i))...)
@@ -75,13 +77,29 @@ func (c *WebhookConfiguration) validateDetectors(at *field.Path) field.ErrorList
 		errs = append(errs, field.Required(field.NewPath("rules").Key(string(contract.UnauthorizedDetector)),
 			"detectors are listed and the rule that reads the list is off by default; set it to deny, warn, audit or off"))
 	}
+	spared := c.spared()
 	for i, d := range c.Detectors {
 		errs = append(errs, d.validate(at.Index(i))...)
+		if where, ok := spared[d.contract().Identity]; ok {
+			errs = append(errs, field.Invalid(at.Index(i), d.contract().User, "is listed under "+where+" as well, and so is never judged; list it once"))
+		}
 		if d.NodeSelector != nil {
 			errs = append(errs, metavalidation.ValidateLabelSelector(d.NodeSelector, metavalidation.LabelSelectorValidationOptions{}, at.Index(i).Child("nodeSelector"))...)
 		}
 	}
 	return errs
+}
+
+// spared are the writers that are never judged, and where they are listed.
+func (c *WebhookConfiguration) spared() map[contract.Identity]string {
+	listed := map[contract.Identity]string{c.Controller.contract(): "controller"}
+	for _, id := range *c.Lifecycle {
+		listed[id.contract()] = "lifecycle"
+	}
+	for _, id := range c.StandIns {
+		listed[id.contract()] = "standIns"
+	}
+	return listed
 }
 
 func (id Identity) validate(at *field.Path) field.ErrorList {

@@ -178,8 +178,8 @@ func (o WebhookOptions) reachable() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("webhook URL: %w", err)
-	case u.Scheme != "https" || u.Host == "":
-		return fmt.Errorf("webhook URL %q: want https://host:port/path", o.URL)
+	case u.Scheme != "https" || u.Host == "" || u.Path == "":
+		return fmt.Errorf("webhook URL %q: want https://host:port/path, such as https://127.0.0.1:9443/validate", o.URL)
 	case u.Port() != "" && !connectable(u.Port()):
 		return fmt.Errorf("webhook URL %q: port %s: want 1 to 65535", o.URL, u.Port())
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":

@@ -66,6 +66,9 @@ func (f *Flags) Parse(fs *pflag.FlagSet, args []string, out io.Writer, further f
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
 	err := fs.ParseAll(args, func(flag *pflag.Flag, value string) error {
+		if value == "" && namesFile(flag.Name) {
+			problems = append(problems, fmt.Sprintf(`--%s "": want the path of a file, or leave it out`, flag.Name))
+		}
 		if err := fs.Set(flag.Name, value); err != nil {
 			problems = append(problems, err.Error())
 		}
@@ -92,17 +95,39 @@ func (f *Flags) Parse(fs *pflag.FlagSet, args []string, out io.Writer, further f
 	return nil
 }
 
+// namesFile reports whether a flag takes a file. A variable that was not set
+// must not stand for none: without one, servers are more lenient.
+func namesFile(flag string) bool {
+	return flag == "config" || flag == "kubeconfig" || strings.HasSuffix(flag, "-file")
+}
+
 func (f *Flags) help(fs *pflag.FlagSet, out io.Writer) error {
 	fmt.Fprintf(out, "%s\n\nUsage:\n  %s [flags]\n\nFlags:\n%s", f.about, f.name, fs.FlagUsagesWrapped(100))
 	return ErrDone
 }
 
 func (f *Flags) validate() field.ErrorList {
-	errs := logsapi.Validate(f.logging, nil, field.NewPath("logging"))
+	errs := logsapi.Validate(f.logging, nil, nil)
+	for _, e := range errs {
+		e.Field = logFlag(e.Field)
+	}
 	if _, _, err := net.SplitHostPort(f.MetricsAddress); err != nil {
 		errs = append(errs, field.Invalid(field.NewPath("metrics-bind-address"), f.MetricsAddress, "want host:port, such as "+DefaultMetricsAddress))
 	}
 	return errs
+}
+
+// logFlag is the flag behind a field of a LoggingConfiguration.
+func logFlag(name string) string {
+	switch name {
+	case "format":
+		return "logging-format"
+	case "flushFrequency":
+		return "log-flush-frequency"
+	case "verbosity":
+		return "v"
+	}
+	return name
 }
 
 // StartLogs makes the log flags take effect. A process can do this once.

@@ -42,8 +42,9 @@ func readDir(dir string) ([]kubeletcfg.File, error) {
 	return files, err
 }
 
-// replaceFile puts new content where name is, in one step, with the mode the
-// file had. Behind a link, the file that it points to is replaced.
+// replaceFile puts new content where name is, in one step, with the mode and
+// the owner that the file had. Behind a link, the file that it points to is
+// replaced.
 func replaceFile(name string, data []byte) error {
 	target, err := filepath.EvalSymlinks(name)
 	if err != nil {
@@ -60,6 +61,9 @@ func replaceFile(name string, data []byte) error {
 	defer func() { _ = os.Remove(tmp.Name()) }() // gone already if all went well
 	if _, err = tmp.Write(data); err == nil {
 		err = tmp.Chmod(info.Mode().Perm())
+	}
+	if err == nil {
+		err = giveTo(owner(info), tmp)
 	}
 	if err == nil {
 		err = tmp.Sync()

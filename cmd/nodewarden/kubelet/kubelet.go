@@ -20,18 +20,6 @@ type Streams struct {
 // is not as it should be. There is nothing left to tell but the exit code.
 var ErrFindings = errors.New("there are findings")
 
-// ExitCode is the exit code for what a command returned: 0 all is well, 1
-// there are findings, 2 the question could not be answered.
-func ExitCode(err error) int {
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, ErrFindings):
-		return 1
-	}
-	return 2
-}
-
 // Command is `nodewarden kubelet`.
 func Command(s Streams) *cobra.Command {
 	cmd := &cobra.Command{
@@ -39,6 +27,8 @@ func Command(s Streams) *cobra.Command {
 		Short:         "Lint, render and edit kubelet configuration files",
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetIn(s.In)
 	cmd.SetOut(s.Out)

@@ -3,9 +3,11 @@ package kubelet_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/nodewarden/nodewarden/cmd/nodewarden/kubelet"
@@ -45,6 +47,17 @@ func again(args ...string) (string, error) {
 	cmd.SetArgs(args)
 	err := cmd.Execute()
 	return out.String(), err
+}
+
+// exitCode is the program's for what a command returned.
+func exitCode(err error) int {
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, kubelet.ErrFindings):
+		return 1
+	}
+	return 2
 }
 
 func TestTheExitCodeSaysWhetherTheQuestionWasAnswered(t *testing.T) {
@@ -96,7 +109,7 @@ func TestTheExitCodeSaysWhetherTheQuestionWasAnswered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := run(t, files, strings.Fields(c.args)...)
-			if got := kubelet.ExitCode(err); got != c.want {
+			if got := exitCode(err); got != c.want {
 				t.Errorf("exit code %d, want %d: %v\n%s", got, c.want, err, out)
 			}
 			if err != nil {
@@ -111,7 +124,7 @@ func TestTheExitCodeSaysWhetherTheQuestionWasAnswered(t *testing.T) {
 
 func TestLintSpeaksJSON(t *testing.T) {
 	out, err := run(t, map[string]string{"odd.yaml": head + "maxPods: 5\nmaxPod: 5\n"}, "lint", "odd.yaml", "--kubelet-version", "1.37.2", "-o", "json")
-	if kubelet.ExitCode(err) != 1 {
+	if exitCode(err) != 1 {
 		t.Fatal(err)
 	}
 	var got struct {
@@ -167,9 +180,31 @@ func TestEditWritesAFileBackInOneStepAndKeepsItsMode(t *testing.T) {
 	}
 }
 
+func TestEditKeepsTheOwner(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root may give files away")
+	}
+	if _, err := run(t, map[string]string{"a.yaml": head}, "lint", "a.yaml", "--kubelet-version", "1.37"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown("a.yaml", 1000, 1001); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := again("edit", "a.yaml", "--node-lease", "off", "--write"); err != nil || out != "a.yaml: changed\n" {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	info, err := os.Stat("a.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && (stat.Uid != 1000 || stat.Gid != 1001) {
+		t.Errorf("it belongs to %d:%d now", stat.Uid, stat.Gid)
+	}
+}
+
 func TestEditWritesNothingIfOneFileIsRefused(t *testing.T) {
 	files := map[string]string{"a.yaml": head, "b.yaml": "kind: Other\n"}
-	if _, err := run(t, files, "edit", "a.yaml", "b.yaml", "--node-lease", "off", "-w"); kubelet.ExitCode(err) != 2 {
+	if _, err := run(t, files, "edit", "a.yaml", "b.yaml", "--node-lease", "off", "-w"); exitCode(err) != 2 {
 		t.Fatalf("error %v", err)
 	}
 	if data, _ := os.ReadFile("a.yaml"); string(data) != head {
@@ -200,10 +235,10 @@ func TestRenderDoesNotReplaceFiles(t *testing.T) {
 	if out, err := run(t, files, "render", "intent.yaml", "--form", "drop-in", "--dir", "out"); err != nil || !strings.HasPrefix(out, "out/90-node-lease.conf\nEffect: ") {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if out, err := again("render", "intent.yaml", "--form", "drop-in", "--dir", "out"); kubelet.ExitCode(err) != 2 || !strings.Contains(err.Error(), "exists") || out != "" {
+	if out, err := again("render", "intent.yaml", "--form", "drop-in", "--dir", "out"); exitCode(err) != 2 || !strings.Contains(err.Error(), "exists") || out != "" {
 		t.Errorf("a second time: %v\n%s", err, out)
 	}
-	if out, err := again("lint", "--config-dir", "out", "--kubelet-version", "1.37.2"); kubelet.ExitCode(err) != 1 || !strings.Contains(out, "out/x: ignored silently") {
+	if out, err := again("lint", "--config-dir", "out", "--kubelet-version", "1.37.2"); exitCode(err) != 1 || !strings.Contains(out, "out/x: ignored silently") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

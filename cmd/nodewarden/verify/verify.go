@@ -90,7 +90,7 @@ func Command() *cobra.Command {
 	cmd.Flags().StringVar((*string)(&o.Expect), "expect", string(o.Expect), "the answer that is as it should be: refusal (profile enforce), warning (profile warn) or silence (profile audit; a cluster without the guard is silent too)")
 	cmd.Flags().StringVar(&o.Node, "node", o.Node, "node whose failure is made up; empty means any")
 	cmd.Flags().DurationVar(&o.Wait, "wait", o.Wait, "how long the answer may take to become the expected one; a busy server is asked again until then")
-	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "path of a kubeconfig; without it $KUBECONFIG, or else the service account of the pod, is used")
+	cmd.Flags().StringVar(&kubeconfig, "kubeconfig", kubeconfig, "path of a kubeconfig; without it $KUBECONFIG, or else ~/.kube/config, or else the service account of the pod, is used")
 	cmd.Flags().StringVar(&kubecontext, "context", kubecontext, "context of the kubeconfig; empty means its current one")
 	return cmd
 }
@@ -130,7 +130,7 @@ func source(path string) string {
 		return "$" + clientcmd.RecommendedConfigPathEnvVar + " " + strconv.Quote(files)
 	}
 	if path == "" {
-		return "no --kubeconfig"
+		return "no --kubeconfig, no $KUBECONFIG: " + clientcmd.RecommendedHomeFile
 	}
 	return "--kubeconfig " + strconv.Quote(path)
 }
