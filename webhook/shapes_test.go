@@ -145,6 +145,15 @@ func TestLargeBodiesAreReadFewAtATime(t *testing.T) {
 	}
 }
 
+func TestABodyThatIsSentAsItIsMaySaySo(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, Path, bytes.NewReader(reviews.Body(update(failed, reviews.Detector))))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Content-Encoding", "identity")
+	if rec := enforcing().send(r); rec.Code != http.StatusOK {
+		t.Errorf("answered %d %s", rec.Code, rec.Body)
+	}
+}
+
 func TestRoomForABodyIsGivenAsItArrives(t *testing.T) {
 	s := &scratch{}
 	r := httptest.NewRequest(http.MethodPost, Path, strings.NewReader("{"))

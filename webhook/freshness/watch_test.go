@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	testclock "k8s.io/utils/clock/testing"
 )
@@ -42,6 +43,33 @@ func TestReadyWaitsForTheListButNotForEver(t *testing.T) {
 	}
 	if err := w.Ready(); err != nil {
 		t.Errorf("not ready although nodes were listed: %v", err)
+	}
+}
+
+func TestAListIsAskedForWhenItBeginsHoweverItComes(t *testing.T) {
+	clock := testclock.NewFakeClock(noon)
+	w, err := New(parts(clock), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		ask  func() error
+		asks bool
+	}{
+		"page by page": {func() error { _, err := w.list(t.Context(), metav1.ListOptions{}); return err }, true},
+		"as a stream": {func() error {
+			_, err := w.watch(t.Context(), metav1.ListOptions{SendInitialEvents: new(true)})
+			return err
+		}, true},
+		"changes alone, no list": {func() error { _, err := w.watch(t.Context(), metav1.ListOptions{}); return err }, false},
+	} {
+		clock.Step(time.Minute)
+		if err := c.ask(); err == nil {
+			t.Errorf("%s: nobody listens, and yet there was an answer", name)
+		}
+		if got := w.picture.asked.Equal(clock.Now()); got != c.asks {
+			t.Errorf("%s: asked at %s, now it is %s", name, w.picture.asked, clock.Now())
+		}
 	}
 }
 
