@@ -17,23 +17,8 @@ import (
 // The page's own lines, in a shell, after a stricter file had been applied.
 func TestPoliciesAppliedByHandAsThePageSaysLeaveNothingOfAStricterFile(t *testing.T) {
 	c := newCluster(t)
-	script := regexp.MustCompile("(?s)## Policies applied by hand\n.*?```console\n(.*?)```").FindStringSubmatch(page(t, "upgrade.md"))
-	if script == nil {
-		t.Fatal("docs/upgrade.md has no such commands")
-	}
-	sh := c.shell()
-	sh("nodewarden policy render --form policy --profile enforce | kubectl apply --server-side -f -")
-	if strict, want := c.guards(), rendered(t, contract.Enforce); !slices.Equal(strict, want) {
-		t.Fatalf("applied:\n%q\nrendered:\n%q", strict, want)
-	}
-	t.Cleanup(func() {
-		sh("kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings -l app.kubernetes.io/name=nodewarden")
-	})
-	for line := range strings.Lines(script[1]) {
-		command, isOne := strings.CutPrefix(line, "$ ")
-		if !isOne {
-			t.Fatalf("no command: %s", line)
-		}
+	sh := c.byHand(contract.Enforce)
+	for _, command := range commands(t, "upgrade.md", "Policies applied by hand") {
 		sh(command)
 	}
 	if left, want := c.guards(), rendered(t, contract.WarnOnly); !slices.Equal(left, want) {
@@ -42,19 +27,120 @@ func TestPoliciesAppliedByHandAsThePageSaysLeaveNothingOfAStricterFile(t *testin
 	sh("nodewarden policy render --form policy --profile warn | kubectl diff --server-side -f -")
 }
 
-// shell runs commands of our pages.
-func (c *cluster) shell() func(command string) {
+// A slip in the first line renders nothing, and what is not rendered is deleted.
+func TestPoliciesAppliedByHandWithASlipStayAsTheyAre(t *testing.T) {
+	c := newCluster(t)
+	c.byHand(contract.Enforce)
+	try := c.attempts()
+	for _, command := range commands(t, "upgrade.md", "Policies applied by hand") {
+		slip := strings.Replace(command, "--profile warn", "--profile wran", 1)
+		if out, err := try(slip, ""); slip != command && err == nil {
+			t.Errorf("%s: no error\n%s", slip, out)
+		}
+	}
+	if left, want := c.guards(), rendered(t, contract.Enforce); !slices.Equal(left, want) {
+		t.Errorf("on the cluster:\n%q\napplied:\n%q", left, want)
+	}
+}
+
+// Applying again neither shows nor takes away what somebody added to a policy;
+// the runbook's check shows each kind of it, and its remedy takes it away.
+func TestTheRunbookFindsAndMendsWhatWasAddedToAPolicy(t *testing.T) {
+	c := newCluster(t)
+	c.byHand(contract.Enforce)
+	try, check := c.attempts(), commands(t, "runbook.md", "NodewardenGuardMissing")[0]
+	for name, added := range map[string]struct{ to, patch, verdict string }{
+		"a condition that never holds": {
+			"validatingadmissionpolicy/reserved-reason.contract.nodewarden.dev",
+			`{"op": "add", "path": "/spec/matchConditions/-", "value": {"name": "off", "expression": "false"}}`, "silence",
+		},
+		"a selector that no node has": { // of a rule that verify does not try
+			"validatingadmissionpolicybinding/condition-dropped.contract.nodewarden.dev",
+			`{"op": "add", "path": "/spec/matchResources", "value": {"objectSelector": {"matchLabels": {"no": "node"}}}}`, "refusal",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := clusterOn(t, c.ControlPlane)
+			sh, again := c.shell(), "nodewarden policy render --form policy --profile enforce | kubectl apply --server-side -f -"
+			if said := sh(check); said != "" {
+				t.Fatalf("$ %s\nbefore anything was added:\n%s", check, said)
+			}
+			c.node(nil) // for verify
+			sh("kubectl patch " + added.to + " --type=json -p '[" + added.patch + "]'")
+			sh(again)
+			sh("nodewarden verify --wait=30s --expect=" + added.verdict)
+			said, err := try(check, "")
+			if named := strings.Replace(added.to, "/", " ", 1); err == nil || !strings.Contains(strings.ToLower(said), named) {
+				t.Errorf("$ %s\n%v\ndoes not name %s:\n%s", check, err, named, said)
+			}
+			sh("kubectl delete " + added.to)
+			sh(again)
+			sh("nodewarden verify --wait=30s")
+			if said := sh(check); said != "" {
+				t.Errorf("$ %s\nafter the remedy:\n%s", check, said)
+			}
+		})
+	}
+}
+
+// byHand applies a profile's policies until the test ends, and returns the shell
+// that it was done in.
+func (c *cluster) byHand(profile contract.Profile) func(string) string {
+	c.Helper()
+	sh := c.shell()
+	sh("nodewarden policy render --form policy --profile " + string(profile) + " | kubectl apply --server-side -f -")
+	c.Cleanup(func() {
+		sh("kubectl delete validatingadmissionpolicies,validatingadmissionpolicybindings -l app.kubernetes.io/name=nodewarden")
+	})
+	if all, want := c.guards(), rendered(c.T, profile); !slices.Equal(all, want) {
+		c.Fatalf("applied:\n%q\nrendered:\n%q", all, want)
+	}
+	return sh
+}
+
+// commands are those that a section of a page shows. One that goes on in the
+// next line is one.
+func commands(t *testing.T, name, section string) []string {
+	t.Helper()
+	script := regexp.MustCompile("(?s)\n##+ " + section + "\n.*?```console\n(.*?)```").FindStringSubmatch(page(t, name))
+	if script == nil {
+		t.Fatalf("docs/%s has no commands under %q", name, section)
+	}
+	var all []string
+	for line := range strings.Lines(script[1]) {
+		if command, begins := strings.CutPrefix(line, "$ "); begins {
+			all = append(all, command)
+		} else if continued, is := strings.CutPrefix(line, "  "); is && len(all) > 0 {
+			all[len(all)-1] += continued
+		} else {
+			t.Fatalf("no command: %s", line)
+		}
+	}
+	return all
+}
+
+// shell runs commands of our pages, wants them to work, and returns what they print.
+func (c *cluster) shell() func(command string) string {
+	c.Helper()
+	run := c.attempts()
+	return func(command string) string {
+		c.Helper()
+		out, err := run(command, "")
+		if err != nil {
+			c.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		return out
+	}
+}
+
+// attempts runs commands of our pages that may fail.
+func (c *cluster) attempts() func(command, stdin string) (string, error) {
 	c.Helper()
 	run, err := guard.Shell(context.WithoutCancel(c.ctx), c.ControlPlane, c.TempDir()) // for cleanups, too
 	if err != nil {
 		c.Fatal(err)
 	}
-	return func(command string) {
-		c.Helper()
-		if out, err := run(command, ""); err != nil {
-			c.Fatalf("%s: %v\n%s", command, err, out)
-		}
-	}
+	return run
 }
 
 // guards are the names of the policies and the bindings on the cluster.
