@@ -137,10 +137,11 @@ func (vs values) required() []string {
 }
 
 // nullable are lists and maps, of which null is an empty one, but for those of
-// the policy file; and what may be off, of which null is another way to say it.
+// the policy file and those that may not be empty; and what may be off, of which null is another way to say it.
 func (v *value) nullable() bool {
-	empty := v.inner == nil && v.node.Kind != yaml.ScalarNode && !strings.HasPrefix(v.path, "policy.")
-	return empty || len(v.limit) > 0 && v.limit[0] == "enum" && slices.Contains(v.limit, "off")
+	directive := append(slices.Clone(v.limit), "")[0]
+	empty := v.inner == nil && v.node.Kind != yaml.ScalarNode && !strings.HasPrefix(v.path, "policy.") && directive != "ports"
+	return empty || directive == "enum" && slices.Contains(v.limit, "off")
 }
 
 func (v *value) schema() (object, error) {
@@ -176,12 +177,22 @@ func (v *value) limited() (object, error) {
 		}
 		most, err := strconv.Atoi(args[1])
 		return object{"type": "integer", "minimum": least, "maximum": most}, err
-	case "port":
-		return object{"type": "integer", "minimum": 1, "maximum": 65535}, nil
+	case "port": // of a server, which is not root
+		return object{"type": "integer", "minimum": 1024, "maximum": 65535}, nil
 	case "duration":
-		return object{"type": "string", "pattern": `^([0-9]+h)?([0-9]+m)?([0-9]+s)?$`, "minLength": 2}, nil
-	case "ports":
-		return object{"type": "array", "items": object{"type": "integer", "minimum": 1, "maximum": 65535}}, nil
+		return object{"type": "string", "pattern": `^([0-9]{1,9}h)?([0-9]{1,9}m)?([0-9]{1,9}s)?$`, "minLength": 2}, nil
+	case "ports": // one at least: a network policy without any lets everything through
+		return object{"type": "array", "minItems": 1, "items": object{"type": "integer", "minimum": 1, "maximum": 65535}}, nil
+	case "name":
+		return v.optional(dnsName, 253), nil
+	case "registry":
+		return object{"type": "string", "pattern": whole(`(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9][-A-Za-z0-9.]*)(:[0-9]+)?(/` + imagePart + `)*/?`)}, nil
+	case "tag":
+		return v.optional(`[A-Za-z0-9_][-A-Za-z0-9_.]*`, 128), nil
+	case "selector":
+		return v.optional(conditions, 4096), nil
+	case "labels":
+		return labelMap(), nil
 	case "source":
 		return object{"enum": []string{"", "kubelet", "external"}}, nil
 	case "url":
@@ -201,6 +212,41 @@ func (v *value) limited() (object, error) {
 		return object{"type": "array", "items": object{"type": "object"}}, nil
 	}
 	return nil, fmt.Errorf("%s: @%s is no directive", v.path, v.limit[0])
+}
+
+// The forms of names, as API servers and registries take them.
+const (
+	dnsLabel   = `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
+	dnsName    = dnsLabel + `(\.` + dnsLabel + `)*`
+	labelName  = `[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?`
+	labelKey   = `(` + dnsName + `/)?` + labelName
+	labelValue = `(` + labelName + `)?`
+	imagePart  = `[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*`
+)
+
+// A selector of labels as one text is conditions with commas between them.
+const (
+	among      = `\s(in|notin)\s*\(\s*` + labelValue + `(\s*,\s*` + labelValue + `)*\s*\)`
+	compared   = `\s*(==?|!=)\s*` + labelValue + `|\s*[<>]\s*[0-9]+`
+	condition  = `\s*(!\s*` + labelKey + `|` + labelKey + `(` + compared + `|` + among + `)?)\s*`
+	conditions = condition + `(,` + condition + `)*`
+)
+
+func whole(pattern string) string { return "^(" + pattern + ")$" }
+
+// optional is a text of that form, or none if none is the default.
+func (v *value) optional(pattern string, length int) object {
+	if v.node.Value == "" {
+		pattern += "|"
+	}
+	return object{"type": "string", "pattern": whole(pattern), "maxLength": length}
+}
+
+func labelMap() object {
+	return object{
+		"type": "object", "propertyNames": object{"pattern": whole(labelKey)},
+		"additionalProperties": object{"type": "string", "pattern": whole(labelValue)},
+	}
 }
 
 // words are the values that a text may have; of a bare off YAML makes false.
@@ -224,7 +270,10 @@ func definitions() object {
 	text := object{"type": "string", "pattern": `^[ -~]*$`}
 	account := object{
 		"type": "object", "additionalProperties": false, "required": []string{"namespace", "name"},
-		"properties": object{"namespace": text, "name": text},
+		"properties": object{
+			"namespace": object{"type": "string", "pattern": whole(dnsLabel), "maxLength": 63},
+			"name":      object{"type": "string", "pattern": whole(dnsName), "maxLength": 253},
+		},
 	}
 	identity := func(more object) object {
 		properties := object{"serviceAccount": account, "user": text, "group": text}
@@ -233,17 +282,18 @@ func definitions() object {
 		}
 		return object{"type": "object", "additionalProperties": false, "properties": properties}
 	}
+	key, value := object{"type": "string", "pattern": whole(labelKey)}, object{"type": "string", "pattern": whole(labelValue)}
 	requirement := object{
 		"type": "object", "additionalProperties": false, "required": []string{"key", "operator"},
 		"properties": object{
-			"key": text, "operator": object{"enum": []string{"In", "NotIn", "Exists", "DoesNotExist"}},
-			"values": object{"type": "array", "items": text},
+			"key": key, "operator": object{"enum": []string{"In", "NotIn", "Exists", "DoesNotExist"}},
+			"values": object{"type": "array", "items": value},
 		},
 	}
 	selector := object{
 		"type": "object", "additionalProperties": false,
 		"properties": object{
-			"matchLabels":      object{"type": "object", "additionalProperties": text},
+			"matchLabels":      labelMap(),
 			"matchExpressions": object{"type": "array", "items": requirement},
 		},
 	}

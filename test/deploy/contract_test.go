@@ -2,14 +2,18 @@ package deploy
 
 import (
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	sigsyaml "sigs.k8s.io/yaml"
 
@@ -364,6 +368,58 @@ func TestValuesThatCannotWorkAreRefusedByName(t *testing.T) {
 		"a label named twice": {values{}.at("policy.rules.UnauthorizedDetector", "deny").at("policy.detectors", []any{map[string]any{"user": "a", "nodeSelector": map[string]any{
 			"matchLabels": map[string]any{"pool": "a"}, "matchExpressions": []any{map[string]any{"key": "pool", "operator": "Exists"}},
 		}}}), []string{"policy.detectors", "nodewarden policy render"}},
+		"a private key where everybody reads": {values{}.at("certificates.caBundle", pemOf("CERTIFICATE")+pemOf("EC PRIVATE KEY")), []string{"certificates.caBundle: holds a private key"}},
+		"a bundle of something else":          {values{}.at("certificates.caBundle", pemOf("CERTIFICATE")+pemOf("CERTIFICATE REQUEST")), []string{`certificates.caBundle: holds a block "CERTIFICATE REQUEST"`}},
+		"a bundle that is none":               {values{}.at("certificates.caBundle", "MIIBgzCCASmgAwIBAgIU"), []string{"certificates.caBundle: holds no certificate", "-----BEGIN CERTIFICATE-----"}},
+		"one port for two":                    {values{}.at("webhook.port", 8080), []string{"webhook.metricsPort: 8080 is webhook.port as well"}},
+		"ports that take root": {values{}.at("webhook.port", 443).at("webhook.metricsPort", 80).at("controller.metricsPort", 81),
+			[]string{"/webhook/port", "/webhook/metricsPort", "/controller/metricsPort", "want 1,024"}},
+		"a controller beside with nothing to do": {values{}.at("controller.mode", "beside").at("controller.livenessSource", "kubelet"), []string{"controller.livenessSource", "externalNodes"}},
+		"some nodes and all of them": {values{}.at("controller.mode", "replace").at("controller.livenessSource", "external").at("controller.externalNodes", "pool=a"),
+			[]string{"controller.externalNodes: livenessSource external leaves none to select from"}},
+		"a source for a controller that is off": {values{}.at("controller.livenessSource", "external").at("controller.externalNodes", "pool=a"),
+			[]string{"controller.livenessSource: controller.mode is off", "controller.externalNodes: controller.mode is off"}},
+		"nodes that no selector selects": {values{}.at("controller.mode", "beside").at("controller.externalNodes", "pool in a"), []string{"/controller/externalNodes"}},
+		"no grace for kubelets":          {values{}.at("controller.mode", "replace").at("controller.nodeMonitorGracePeriod", "0s"), []string{"controller.nodeMonitorGracePeriod"}},
+		"certificates for a moment":      {values{}.at("certificates.duration", "59m"), []string{`certificates.duration: "59m" must be between 1h and 87600h`}},
+		"certificates for ever":          {values{}.at("certificates.duration", "87601h"), []string{"certificates.duration"}},
+		"certificates renewed before they are made": {values{}.at("certificates.mode", "cert-manager").at("certificates.duration", "720h"),
+			[]string{`certificates.renewBefore: "720h" must be at least 5m and shorter than certificates.duration`}},
+		"a Secret without a name":    {values{}.at("certificates.secretName", ""), []string{"/certificates/secretName"}},
+		"a webhook with a query":     {elsewhere("https://127.0.0.1:9443/validate?a=b"), []string{"webhook.url", "https://127.0.0.1:9443/validate"}},
+		"a webhook with a fragment":  {elsewhere("https://127.0.0.1:9443/validate#a"), []string{"webhook.url"}},
+		"a webhook with a user":      {elsewhere("https://me@127.0.0.1:9443/validate"), []string{"webhook.url"}},
+		"a webhook without a path":   {elsewhere("https://127.0.0.1:9443"), []string{"webhook.url"}},
+		"a webhook at no port":       {elsewhere("https://127.0.0.1:65536/validate"), []string{"webhook.url"}},
+		"a webhook at a port's name": {elsewhere("https://127.0.0.1:https/validate"), []string{"webhook.url"}},
+		"labels and annotations that are the chart's own": {values{}.at("commonLabels", map[string]any{"app.kubernetes.io/name": "mine", "helm.sh/chart": "mine"}).
+			at("webhook.podLabels", map[string]any{"app.kubernetes.io/component": "mine"}).at("controller.podLabels", map[string]any{"app.kubernetes.io/version": "mine"}).
+			at("monitoring.labels", map[string]any{"app.kubernetes.io/managed-by": "mine"}).at("pods.nodeSelector", map[string]any{"kubernetes.io/os": "windows"}).
+			at("webhook.podAnnotations", map[string]any{"nodewarden.dev/policy": "mine"}).at("commonAnnotations", map[string]any{"nodewarden.dev/policy": "mine"}),
+			[]string{"commonLabels: app.kubernetes.io/name", "commonLabels: helm.sh/chart", "webhook.podLabels: app.kubernetes.io/component", "controller.podLabels: app.kubernetes.io/version",
+				"monitoring.labels: app.kubernetes.io/managed-by", "pods.nodeSelector: kubernetes.io/os", "webhook.podAnnotations: nodewarden.dev/policy", "commonAnnotations: nodewarden.dev/policy"}},
+		"labels that none may be": {values{}.at("commonLabels", map[string]any{"team": "a b", "-team": "a"}), []string{"/commonLabels", "/commonLabels/team"}},
+		"egress to nowhere":       {values{}.at("networkPolicy.apiServerPorts", []any{}), []string{"/networkPolicy/apiServerPorts"}},
+		"images from nowhere":     {values{}.at("image.registry", "").at("image.tag", "v1 latest"), []string{"/image/registry", "/image/tag"}},
+		"images from a URL":       {values{}.at("image.registry", "https://registry.example.com/nodewarden"), []string{"/image/registry"}},
+		"detectors that nobody judges": {values{}.at("policy.rules.UnauthorizedDetector", "deny").at("policy.standIns", []any{map[string]any{"user": "a"}}).at("policy.detectors", []any{
+			map[string]any{"user": "a"},
+			map[string]any{"user": "a", "group": "b"}, // whatever its group
+			map[string]any{"serviceAccount": map[string]any{"namespace": "kube-system", "name": "node-controller"}},
+			map[string]any{"serviceAccount": map[string]any{"namespace": namespace, "name": "nodewarden-controller"}},
+			map[string]any{"user": "b"},
+		}), []string{
+			"policy.detectors[0]: is listed under policy.standIns as well", "policy.detectors[1]: is listed under policy.standIns as well",
+			"policy.detectors[2]: is listed under policy.lifecycle as well", "policy.detectors[3]: is nodewarden's own controller",
+		}},
+		"an account that none may be": {values{}.at("policy.standIns", []any{map[string]any{"serviceAccount": map[string]any{"namespace": "kube-system", "name": "Kwok"}}}),
+			[]string{"/policy/standIns/0/serviceAccount/name"}},
+		"a selector of labels that no node has": {values{}.at("policy.rules.UnauthorizedDetector", "deny").at("policy.detectors", []any{map[string]any{"user": "a", "nodeSelector": map[string]any{
+			"matchLabels": map[string]any{"pool": "a b"}, "matchExpressions": []any{map[string]any{"key": "a/b/c", "operator": "Exists"}},
+		}}}), []string{"/policy/detectors/0/nodeSelector/matchLabels/pool", "/policy/detectors/0/nodeSelector/matchExpressions/0/key"}},
+		"an expression without its values": {values{}.at("policy.rules.UnauthorizedDetector", "deny").at("policy.detectors", []any{map[string]any{"user": "a", "nodeSelector": map[string]any{
+			"matchExpressions": []any{map[string]any{"key": "a", "operator": "In"}, map[string]any{"key": "b", "operator": "Exists", "values": []any{"c"}}},
+		}}}), []string{"policy.detectors[0].nodeSelector.matchExpressions[0].values", "policy.detectors[0].nodeSelector.matchExpressions[1].values"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := template(t, c.values)
@@ -376,6 +432,60 @@ func TestValuesThatCannotWorkAreRefusedByName(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// elsewhere are values of a webhook that runs outside of the cluster.
+func elsewhere(url string) values {
+	return values{}.at("webhook.url", url).at("certificates.caBundle", pemOf("CERTIFICATE"))
+}
+
+func pemOf(block string) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: block, Bytes: []byte("of some authority")}))
+}
+
+// What is next to a value that is refused.
+func TestValuesThatJustWorkAreNotRefused(t *testing.T) {
+	for name, v := range map[string]values{
+		"a controller beside, for some nodes":         values{}.at("controller.mode", "beside").at("controller.livenessSource", "kubelet").at("controller.externalNodes", "pool in (a,b),!gpu"),
+		"a controller beside, for all nodes":          values{}.at("controller.mode", "beside").at("controller.livenessSource", "external"),
+		"a short certificate that the webhook renews": values{}.at("certificates.duration", "1h"),
+		"a long one that cert-manager renews":         values{}.at("certificates.mode", "cert-manager").at("certificates.duration", "87600h").at("certificates.renewBefore", "87599h"),
+		"servers elsewhere, of any port":              elsewhere("https://[::1]:65535/validate/nodes"),
+		"servers elsewhere, of the usual port":        elsewhere("https://webhook.example.com/"),
+		"labels of one's own":                         values{}.at("commonLabels", map[string]any{"app.kubernetes.io/part-of": "platform", "team": ""}).at("monitoring.enabled", true),
+		"a registry on a port":                        values{}.at("image.registry", "localhost:5000").at("image.tag", "v1.2.3-rc.1_x"),
+		"a user whom a group makes a stand-in": values{}.at("policy.rules.UnauthorizedDetector", "deny").at("policy.standIns", []any{map[string]any{"user": "a", "group": "b"}}).
+			at("policy.detectors", []any{map[string]any{"user": "a"}}),
+	} {
+		t.Run(name, func(t *testing.T) { render(t, v) })
+	}
+}
+
+// The schema takes for a selector of nodes what the controller does.
+func TestTheSchemaKnowsALabelSelector(t *testing.T) {
+	text, err := os.ReadFile(chart + "/values.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	pattern, _, err := unstructured.NestedString(schema, "properties", "controller", "properties", "externalNodes", "pattern")
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := regexp.MustCompile(pattern)
+	for _, selector := range []string{
+		"", "a", "!a", "! a", "a=b", "a==b", "a!=b", "a = b", "a=", "a in (b)", "a in (b, c)", "a notin (b)", "a in(b)", "a > 1", "a<20", "a=b,c", " a = b , !c ",
+		"example.com/a=b", "node-restriction.kubernetes.io/liveness=external", "A_b.c-d=E_f.g-h", "a in (,b)", "a in ()",
+		"a in b", "a b", "=b", "a=b=c", "a,,b", "a,", ",a", "a=b c", "-a", "a=-b", "a/b/c", "/a", "Example.com/a", "a in (b", "a in", "!a=b", "a > b", "a>", "a=>b", "(a)", "a!b", "ä",
+	} {
+		_, err := labels.Parse(selector)
+		if says := known.MatchString(selector); says != (err == nil) {
+			t.Errorf("%q: %v by the schema, and the controller says %v", selector, says, err)
+		}
 	}
 }
 
