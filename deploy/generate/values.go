@@ -137,11 +137,24 @@ func (vs values) required() []string {
 }
 
 // nullable are lists and maps, of which null is an empty one, but for those of
-// the policy file and those that may not be empty; and what may be off, of which null is another way to say it.
+// the policy file and ports, which may not be empty; and what may be off, of
+// which null is another way to say it.
 func (v *value) nullable() bool {
-	directive := append(slices.Clone(v.limit), "")[0]
-	empty := v.inner == nil && v.node.Kind != yaml.ScalarNode && !strings.HasPrefix(v.path, "policy.") && directive != "ports"
-	return empty || directive == "enum" && slices.Contains(v.limit, "off")
+	switch v.directive() {
+	case "enum":
+		return slices.Contains(v.limit, "off")
+	case "ports":
+		return false
+	}
+	return v.inner == nil && v.node.Kind != yaml.ScalarNode && !strings.HasPrefix(v.path, "policy.")
+}
+
+// directive is the limit's first word, if there is a limit.
+func (v *value) directive() string {
+	if len(v.limit) == 0 {
+		return ""
+	}
+	return v.limit[0]
 }
 
 func (v *value) schema() (object, error) {
@@ -167,7 +180,7 @@ var singular = map[string]string{"identities": "identity", "detectors": "detecto
 // limited is the schema of a value whose comment has a directive.
 func (v *value) limited() (object, error) {
 	args := v.limit[1:]
-	switch v.limit[0] {
+	switch v.directive() {
 	case "enum":
 		return object{"enum": words(args)}, nil
 	case "range":
@@ -362,7 +375,7 @@ func (v *value) inline() string {
 }
 
 func (v *value) choices() string {
-	if len(v.limit) == 0 || v.limit[0] != "enum" {
+	if v.directive() != "enum" {
 		return ""
 	}
 	choices := "One of `" + strings.Join(v.limit[1:], "`, `") + "`."
