@@ -100,9 +100,25 @@ func TestWhatASecretNeeds(t *testing.T) {
 	}
 }
 
+// foreign is an authority that somebody else made.
+func foreign(t *testing.T) *x509.Certificate {
+	t.Helper()
+	a, err := newAuthority(noon, usual.lifetime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := *a.cert
+	template.RawSubject, template.Subject.CommonName = nil, "somebody else's"
+	c, err := sign(&template, &template, a.key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 func TestALostSecretKeepsWhatAPIServersTrust(t *testing.T) {
 	lost := read(fresh(t, usual, noon))
-	stranger := &x509.Certificate{IsCA: true, NotBefore: noon, Raw: []byte("x")}
+	stranger := foreign(t)
 	got := read(apply(t, nil, []*x509.Certificate{lost.authorities[0], stranger}, usual, noon.Add(month)))
 	if len(got.authorities) != 2 || !got.authorities[1].Equal(lost.authorities[0]) {
 		t.Fatalf("the bundle holds %d authorities; want the new one and the lost one", len(got.authorities))

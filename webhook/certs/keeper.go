@@ -31,6 +31,7 @@ type Keeper struct {
 	// be in the configuration.
 	announced     time.Time
 	announcedName string
+	quarrel       quarrel
 }
 
 // New returns a Keeper that does nothing until Run. Its metrics are registered
@@ -72,52 +73,62 @@ func (k *Keeper) Run(ctx context.Context) {
 	watching.Go(func() { k.follow(ctx, k.cluster.watchConfiguration) })
 	retry := firstRetry
 	for {
-		pause, err := k.once(ctx)
+		n, err := k.once(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
 		case overtaken(err):
 			k.log.V(1).Info("another replica was faster", "error", err.Error())
-			pause, retry = firstRetry, firstRetry
+			n, retry = next{firstRetry, true}, firstRetry
 		case err != nil:
 			k.metrics.failed()
 			k.log.Error(err, "cannot keep the certificates in step", "retryIn", retry.String())
-			pause, retry = retry, min(2*retry, lastRetry)
+			n, retry = next{retry, true}, min(2*retry, lastRetry)
 		default:
 			retry = firstRetry
 		}
-		if !k.rest(ctx, pause) {
+		if !k.rest(ctx, n) {
 			return
 		}
 	}
 }
 
-// rest returns after pause or, unless a failure is waited out, at a change. It
-// says whether to go on.
-func (k *Keeper) rest(ctx context.Context, pause time.Duration) bool {
-	timer := k.clock.NewTimer(pause)
+// next is when to look again: after a pause, or at a change before, unless the
+// pause is there to slow down what changes call for.
+type next struct {
+	pause     time.Duration
+	waitedOut bool
+}
+
+// rest returns when it is time for n. It says whether to go on.
+func (k *Keeper) rest(ctx context.Context, n next) bool {
+	timer := k.clock.NewTimer(n.pause)
 	defer timer.Stop()
+	wake := k.wake
+	if n.waitedOut {
+		wake = nil
+	}
 	select {
 	case <-ctx.Done():
 		return false
-	case <-k.wake:
+	case <-wake:
 	case <-timer.C():
 	}
 	return true
 }
 
-// follow wakes the keeper at every change, and once more whenever a watch was
-// lost: what happened in between is not told.
+// follow wakes the keeper at every change, and once more whenever a watch has
+// begun: it tells what there is, and nothing of what was deleted before.
 func (k *Keeper) follow(ctx context.Context, begin func(context.Context) (watch.Interface, error)) {
 	for ctx.Err() == nil {
 		w, err := begin(ctx)
 		if err != nil {
 			k.log.V(1).Info("cannot watch", "error", err.Error())
 		} else {
+			k.awake()
 			for range w.ResultChan() {
 				k.awake()
 			}
-			k.awake()
 		}
 		select {
 		case <-ctx.Done():
@@ -133,37 +144,56 @@ func (k *Keeper) awake() {
 	}
 }
 
-func (k *Keeper) once(ctx context.Context) (time.Duration, error) {
+func (k *Keeper) once(ctx context.Context) (next, error) {
 	ctx, cancel := context.WithTimeout(ctx, attempt)
 	defer cancel()
-	return k.look(ctx, k.clock.Now())
+	return k.look(ctx)
 }
 
 // look brings everything in step, and returns when to look again.
-func (k *Keeper) look(ctx context.Context, now time.Time) (time.Duration, error) {
+func (k *Keeper) look(ctx context.Context) (next, error) {
 	// A configuration that cannot be read is no reason to let a certificate expire.
 	configuration, unread := k.cluster.readConfiguration(ctx)
-	data, err := k.keepSecret(ctx, now, trusted(configuration))
+	data, err := k.keepSecret(ctx, k.clock.Now(), trusted(configuration))
 	if err != nil {
-		return 0, errors.Join(err, unread)
+		return next{}, errors.Join(err, unread)
 	}
 	h := read(data)
-	unannounced := unread
+	k.metrics.authorityExpires(h.authorities[0].NotAfter)
+	unannounced, changed := unread, false
 	if unread == nil {
-		unannounced = k.keepConfiguration(ctx, now, configuration, data[bundleKey], h.authorities[0])
+		changed, unannounced = k.keepConfiguration(ctx, configuration, data[bundleKey], h.authorities[0])
 	} else {
 		k.announced = time.Time{}
 	}
+	// Requests take their time: what follows goes by a new look at the clock.
+	now := k.clock.Now()
 	wait, err := k.handOver(h, data, now)
 	if err = errors.Join(err, unannounced); err != nil {
-		return 0, err
+		return next{}, err
 	}
-	k.metrics.inStep(now, h.authorities[0].NotAfter)
-	due := max(0, h.dueAfter(k.want, now).Sub(now)+time.Second)
-	if wait > 0 {
-		due = min(due, wait)
+	if changed {
+		// It counts as in its place when it was found there.
+		return next{k.quarrel.put(data[bundleKey], now), true}, nil
 	}
-	return min(due, resync), nil
+	return k.standing(h, wait, now), nil
+}
+
+// standing returns when to look again after nothing had to be put into the
+// configuration, and notes whether everything is in step: with wait for a
+// certificate to be shown, or a quarrel, it is not.
+func (k *Keeper) standing(h held, wait time.Duration, now time.Time) next {
+	pause := min(resync, max(0, h.dueAfter(k.want, now).Sub(now)+time.Second))
+	inStep := true
+	for _, d := range []time.Duration{wait, k.quarrel.lasts(now)} {
+		if d > 0 {
+			pause, inStep = min(pause, d), false
+		}
+	}
+	if inStep {
+		k.metrics.inStep(now)
+	}
+	return next{pause: pause}
 }
 
 // keepSecret gives the Secret what it lacks and returns what it then holds.
@@ -193,25 +223,25 @@ func (k *Keeper) keepSecret(ctx context.Context, now time.Time, known []*x509.Ce
 	return secret.Data, nil
 }
 
-// keepConfiguration announces the bundle and remembers since when it is known.
-func (k *Keeper) keepConfiguration(ctx context.Context, now time.Time, c *admissionv1.ValidatingWebhookConfiguration, bundle []byte, newest *x509.Certificate) error {
+// keepConfiguration announces the bundle, says whether it had to, and remembers
+// since when the authority is known.
+func (k *Keeper) keepConfiguration(ctx context.Context, c *admissionv1.ValidatingWebhookConfiguration, bundle []byte, newest *x509.Certificate) (changed bool, err error) {
 	name := newest.SerialNumber.String()
 	if c != nil && !holds(c, newest) || name != k.announcedName {
 		k.announced, k.announcedName = time.Time{}, name
 	}
 	if c != nil {
-		changed, err := k.cluster.announce(ctx, c, bundle)
-		if err != nil {
-			return err
+		if changed, err = k.cluster.announce(ctx, c, bundle); err != nil {
+			return false, err
 		}
 		if changed {
 			k.log.Info("announced the bundle", "configuration", k.options.Configuration)
 		}
 	}
 	if k.announced.IsZero() {
-		k.announced = now
+		k.announced = k.clock.Now()
 	}
-	return nil
+	return changed, nil
 }
 
 // handOver gives the server the certificate in the Secret, as soon as API

@@ -37,9 +37,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
-func (m *metrics) failed() { m.failures.Inc() }
-
-func (m *metrics) inStep(now, authorityEnds time.Time) {
-	m.lastSync.Set(float64(now.Unix()))
-	m.authority.Set(float64(authorityEnds.Unix()))
-}
+func (m *metrics) failed()                      { m.failures.Inc() }
+func (m *metrics) inStep(now time.Time)         { m.lastSync.Set(float64(now.Unix())) }
+func (m *metrics) authorityExpires(t time.Time) { m.authority.Set(float64(t.Unix())) }
