@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -22,7 +23,7 @@ func (f *certFlags) add(set *pflag.FlagSet) {
 	f.Options = certs.DefaultOptions()
 	set.StringVar(&f.Secret, "self-managed-cert-secret", "", "Secret, as namespace/name, in which the replicas keep their own certificate authority and serving certificate, where no cert-manager does. The files of --tls-cert-file and --tls-private-key-file are then written by this process, into a folder that must exist. Needs get, watch, patch and create of that Secret.")
 	set.StringSliceVar(&f.Names, "self-managed-cert-names", nil, "DNS names and IP addresses by which API servers call the webhook, such as nodewarden-webhook.nodewarden-system.svc.")
-	set.DurationVar(&f.Lifetime, "self-managed-cert-lifetime", f.Lifetime, "How long a self-managed certificate lasts. It is renewed when a third of that is left; its authority lasts four times as long.")
+	set.DurationVar(&f.Lifetime, "self-managed-cert-lifetime", f.Lifetime, "How long a self-managed certificate lasts, from 1h to 87600h, which is ten years. It is renewed when a third of that is left; its authority lasts four times as long.")
 	set.StringVar(&f.Configuration, "webhook-configuration", policy.ConfigurationName, "ValidatingWebhookConfiguration whose entries get the authorities of --self-managed-cert-secret as caBundle. Needs get, watch and patch of it.")
 }
 
@@ -35,8 +36,10 @@ func (f *certFlags) on() bool { return f.Secret != "" }
 func (f *certFlags) problems() field.ErrorList {
 	if f.on() {
 		errs := f.Validate()
-		if f.Lifetime < minCertLifetime {
-			errs = append(errs, field.Invalid(field.NewPath("self-managed-cert-lifetime"), f.Lifetime.String(), "want at least "+minCertLifetime.String()))
+		if f.Lifetime < minCertLifetime || f.Lifetime > certs.MaxLifetime {
+			narrower := certs.BadLifetime(f.Lifetime, minCertLifetime)
+			errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return e.Field == narrower.Field })
+			errs = append(errs, narrower)
 		}
 		return errs
 	}

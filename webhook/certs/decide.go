@@ -111,6 +111,9 @@ func (h held) authorityDue(w want, now time.Time) string {
 		return "the authority is not valid yet"
 	case now.After(authorityRenewal(cert, w)):
 		return "the authority is near its end"
+	case life(cert) < (generations * w.lifetime).Truncate(time.Second):
+		// It would be forgotten before its last certificate expires: see retirement.
+		return "the authority was made for certificates of a shorter life"
 	}
 	return ""
 }
@@ -157,7 +160,7 @@ func needed(newestFirst []*x509.Certificate, now time.Time) []*x509.Certificate 
 }
 
 // retirement is when the last certificate that c signed expires, if next was
-// the authority after it.
+// the authority after it. None lasts longer than c was made for.
 func retirement(c, next *x509.Certificate) time.Time {
 	return earliest(c.NotAfter, created(next).Add(life(c)/generations))
 }

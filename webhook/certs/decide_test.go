@@ -66,25 +66,26 @@ func TestWhatASecretNeeds(t *testing.T) {
 		after           time.Duration
 		authority, leaf string
 	}{
-		"an empty Secret needs everything":                  {data: nil, authority: "no usable authority", leaf: "older authority"},
-		"what was just made needs nothing":                  {data: good},
-		"nor shortly before a third of its life is left":    {data: good, after: 2*month - time.Minute},
-		"a leaf is renewed with a third of its life left":   {data: good, after: 2*month + time.Minute, leaf: "near its end"},
-		"an expired leaf is renewed":                        {data: good, after: 3*month + time.Hour, leaf: "near its end"},
-		"an authority is replaced with a third left":        {data: good, after: 8*month + time.Minute, authority: "near its end", leaf: "older authority"},
-		"garbage is as good as nothing":                     {data: with(good, bundleKey, []byte("garbage")), authority: "no usable", leaf: "older"},
-		"an authority without its key cannot sign":          {data: without(good, authorityKey), authority: "no usable", leaf: "older"},
-		"nor one with another's":                            {data: with(good, authorityKey, other[authorityKey]), authority: "no usable", leaf: "older"},
-		"half a pair is no pair: the new key, the old leaf": {data: with(good, leafKeyKey, other[leafKeyKey]), leaf: "no usable certificate"},
-		"the new leaf, the old key":                         {data: with(good, leafKey, other[leafKey]), leaf: "no usable certificate"},
-		"a key that was cut short":                          {data: with(good, leafKeyKey, good[leafKeyKey][:50]), leaf: "no usable certificate"},
-		"a pair that another authority signed":              {data: with(with(good, leafKey, other[leafKey]), leafKeyKey, other[leafKeyKey]), leaf: "older authority"},
-		"a pair for other names":                            {data: good, want: want{[]string{"hook.other.svc"}, 3 * month}, leaf: otherNames},
-		"a pair for more names than asked":                  {data: good, want: want{[]string{"127.0.0.1"}, 3 * month}},
-		"a longer life takes effect at once":                {data: good, want: want{usual.names, 12 * month}, authority: "near its end", leaf: "older"},
-		"a shorter one when its time has come":              {data: good, want: want{usual.names, month}},
-		"made by somebody whose clock is a day ahead":       {data: good, after: -24 * time.Hour, authority: "not valid yet", leaf: "older"},
-		"half an hour behind is within what was allowed":    {data: good, after: -30 * time.Minute},
+		"an empty Secret needs everything":                           {data: nil, authority: "no usable authority", leaf: "older authority"},
+		"what was just made needs nothing":                           {data: good},
+		"nor shortly before a third of its life is left":             {data: good, after: 2*month - time.Minute},
+		"a leaf is renewed with a third of its life left":            {data: good, after: 2*month + time.Minute, leaf: "near its end"},
+		"an expired leaf is renewed":                                 {data: good, after: 3*month + time.Hour, leaf: "near its end"},
+		"an authority is replaced with a third left":                 {data: good, after: 8*month + time.Minute, authority: "near its end", leaf: "older authority"},
+		"garbage is as good as nothing":                              {data: with(good, bundleKey, []byte("garbage")), authority: "no usable", leaf: "older"},
+		"an authority without its key cannot sign":                   {data: without(good, authorityKey), authority: "no usable", leaf: "older"},
+		"nor one with another's":                                     {data: with(good, authorityKey, other[authorityKey]), authority: "no usable", leaf: "older"},
+		"half a pair is no pair: the new key, the old leaf":          {data: with(good, leafKeyKey, other[leafKeyKey]), leaf: "no usable certificate"},
+		"the new leaf, the old key":                                  {data: with(good, leafKey, other[leafKey]), leaf: "no usable certificate"},
+		"a key that was cut short":                                   {data: with(good, leafKeyKey, good[leafKeyKey][:50]), leaf: "no usable certificate"},
+		"a pair that another authority signed":                       {data: with(with(good, leafKey, other[leafKey]), leafKeyKey, other[leafKeyKey]), leaf: "older authority"},
+		"a pair for other names":                                     {data: good, want: want{[]string{"hook.other.svc"}, 3 * month}, leaf: otherNames},
+		"a pair for more names than asked":                           {data: good, want: want{[]string{"127.0.0.1"}, 3 * month}},
+		"a longer life takes effect at once":                         {data: good, want: want{usual.names, 12 * month}, authority: "near its end", leaf: "older"},
+		"nor does an authority sign for longer than it was made for": {data: good, want: want{usual.names, 3*month + time.Second}, authority: "shorter life", leaf: "older"},
+		"a shorter one when its time has come":                       {data: good, want: want{usual.names, month}},
+		"made by somebody whose clock is a day ahead":                {data: good, after: -24 * time.Hour, authority: "not valid yet", leaf: "older"},
+		"half an hour behind is within what was allowed":             {data: good, after: -30 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if c.want.lifetime == 0 {
@@ -155,24 +156,64 @@ func TestABundleReplacedByHandAgainAndAgainStaysBounded(t *testing.T) {
 	}
 }
 
-// TestTenYears looks at a Secret once a day, as if by a Keeper, and asks what
-// anybody may ask: that every certificate that is still valid, however long
-// ago it was handed out, can be verified with the bundle of today.
+// TestTenYears looks at a Secret once a day, as if by a Keeper.
 func TestTenYears(t *testing.T) {
+	issued, authorities, widest := daily(t, 3650, func(int) time.Duration { return usual.lifetime })
+	if issued < 55 || authorities < 14 || widest > 2 {
+		t.Errorf("%d certificates, %d authorities, at most %d at a time; want 60, 15 and 2", issued, authorities, widest)
+	}
+}
+
+// TestALifetimeThatIsChangedLosesNoCertificate is the same with a lifetime that
+// somebody changes, or of which two replicas hold different opinions.
+func TestALifetimeThatIsChangedLosesNoCertificate(t *testing.T) {
+	const day = 24 * time.Hour
+	for name, lifetime := range map[string]func(today int) time.Duration{
+		"raised early": func(today int) time.Duration {
+			if today < 10 {
+				return 90 * day
+			}
+			return 250 * day
+		},
+		"raised and lowered":        func(today int) time.Duration { return []time.Duration{90, 250, 30, 120}[today/40%4] * day },
+		"a little more every month": func(today int) time.Duration { return time.Duration(30+today/30) * day },
+		"two opinions":              func(today int) time.Duration { return []time.Duration{90, 250}[today%2] * day },
+		"no whole seconds":          func(int) time.Duration { return 90*day + 333*time.Millisecond },
+	} {
+		t.Run(name, func(t *testing.T) {
+			if issued, authorities, _ := daily(t, 1000, lifetime); issued > 300 || authorities > 200 {
+				t.Errorf("%d certificates and %d authorities in a thousand days", issued, authorities)
+			}
+		})
+	}
+}
+
+// daily looks at a Secret once a day, and asks what anybody may ask: that every
+// certificate that is still valid, however long ago it was handed out, can be
+// verified with the bundle of today.
+func daily(t *testing.T, days int, lifetime func(day int) time.Duration) (certificates, authorities, widest int) {
+	t.Helper()
 	var data map[string][]byte
 	var issued []*x509.Certificate
-	authorities, widest := map[string]bool{}, 0
-	for day := range 3650 {
+	signers := map[string]bool{}
+	for day := range days {
 		now := noon.Add(time.Duration(day) * 24 * time.Hour)
-		data = apply(t, data, nil, usual, now)
+		w := want{usual.names, lifetime(day)}
+		data = apply(t, data, nil, w, now)
 		h := read(data)
 		widest = max(widest, len(h.authorities))
-		authorities[h.authorities[0].SerialNumber.String()] = true
+		signers[h.authorities[0].SerialNumber.String()] = true
 		if len(issued) == 0 || !issued[len(issued)-1].Equal(h.leaf) {
 			issued = append(issued, h.leaf)
 		}
-		if left := h.leaf.NotAfter.Sub(now); left < month-24*time.Hour {
+		if left := h.leaf.NotAfter.Sub(now); left < w.lifetime/3-24*time.Hour {
 			t.Fatalf("day %d: %s left", day, left)
+		}
+		if p := decide(h, w, now); p.asks() {
+			t.Fatalf("day %d: at once something is asked for again: %s", day, p.reason())
+		}
+		if due := h.dueAfter(w, now); due.Before(now) {
+			t.Fatalf("day %d: nothing to do, and yet due at %s", day, due)
 		}
 		pool := x509.NewCertPool()
 		for _, a := range h.authorities {
@@ -186,11 +227,6 @@ func TestTenYears(t *testing.T) {
 				t.Fatalf("day %d: a certificate of %s: %v", day, created(leaf), err)
 			}
 		}
-		if due := h.dueAfter(usual, now); due.Before(now) {
-			t.Fatalf("day %d: nothing to do, and yet due at %s", day, due)
-		}
 	}
-	if len(issued) < 55 || len(authorities) < 14 || widest > 2 {
-		t.Errorf("%d certificates, %d authorities, at most %d at a time; want 60, 15 and 2", len(issued), len(authorities), widest)
-	}
+	return len(issued), len(signers), widest
 }

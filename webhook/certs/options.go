@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -47,6 +48,10 @@ func DefaultOptions() Options { return Options{Lifetime: DefaultLifetime, Settle
 // to pass must be noticed in time.
 const minLifetime = 3 * time.Second
 
+// MaxLifetime keeps the life of an authority, and sums with it, far from what a
+// duration can hold, which is 292 years.
+const MaxLifetime = 10 * 365 * 24 * time.Hour
+
 // Validate returns everything wrong with o. Paths are the names of the flags
 // that set the options.
 func (o Options) Validate() field.ErrorList {
@@ -62,10 +67,17 @@ func (o Options) Validate() field.ErrorList {
 	}
 	errs = append(errs, valid(field.NewPath("webhook-configuration"), o.Configuration, validation.NameIsDNSSubdomain)...)
 	errs = append(errs, o.validateNames()...)
-	if o.Lifetime < minLifetime {
-		errs = append(errs, field.Invalid(field.NewPath("self-managed-cert-lifetime"), o.Lifetime.String(), "want at least "+minLifetime.String()))
+	if o.Lifetime < minLifetime || o.Lifetime > MaxLifetime {
+		errs = append(errs, BadLifetime(o.Lifetime, minLifetime))
 	}
 	return errs
+}
+
+// BadLifetime is the error about a lifetime outside of the range that begins
+// with least: programs may ask for more than certificates do.
+func BadLifetime(lifetime, least time.Duration) *field.Error {
+	return field.Invalid(field.NewPath("self-managed-cert-lifetime"), lifetime.String(),
+		fmt.Sprintf("want a duration from %s to %s, which is ten years", least, MaxLifetime))
 }
 
 func valid(path *field.Path, name string, check func(string, bool) []string) field.ErrorList {
