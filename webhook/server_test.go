@@ -13,8 +13,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/fsnotify/fsnotify"
 	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -368,6 +370,75 @@ func TestUnusableFilesAreToldOfForAsLongAsTheyAre(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestANeighbourThatIsWrittenAllTheTimeDelaysNothing has another file of the
+// folder change every 50 milliseconds, on time that passes only when everybody
+// waits.
+func TestANeighbourThatIsWrittenAllTheTimeDelaysNothing(t *testing.T) {
+	c, _ := following(t)
+	folder, authority := filepath.Dir(c.files.Key), certs.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		changes := make(chan fsnotify.Event)
+		heeding(t, c, changes)
+		synctest.Wait()
+		for i := range 3 {
+			next := authority.Issue(t, time.Now().Add(time.Duration(i+1)*time.Hour))
+			next.Write(t, folder)
+			for range settleAtMost/(50*time.Millisecond) + 1 {
+				changes <- fsnotify.Event{}
+				time.Sleep(50 * time.Millisecond)
+			}
+			synctest.Wait()
+			if !bytes.Equal(c.leaf(), next.TLS(t).Certificate[0]) {
+				t.Errorf("certificate %d is not used after %s", i, settleAtMost)
+			}
+		}
+	})
+}
+
+// TestTheFilesAreReadWhenTheyRest writes a pair one file at a time: nothing may
+// be read in between.
+func TestTheFilesAreReadWhenTheyRest(t *testing.T) {
+	c, log := following(t)
+	authority := certs.New(t)
+	authority.Issue(t, time.Now().Add(time.Hour)).Write(t, filepath.Dir(c.files.Key))
+	synctest.Test(t, func(t *testing.T) {
+		changes := make(chan fsnotify.Event)
+		heeding(t, c, changes)
+		synctest.Wait()
+		next := authority.Issue(t, time.Now().Add(2*time.Hour))
+		write(t, c.files.Key, next.Key)
+		changes <- fsnotify.Event{}
+		time.Sleep(settle - time.Millisecond)
+		synctest.Wait()
+		write(t, c.files.Certificate, next.Certificate)
+		changes <- fsnotify.Event{}
+		time.Sleep(settle)
+		synctest.Wait()
+		if !bytes.Equal(c.leaf(), next.TLS(t).Certificate[0]) {
+			t.Error("the pair is not used once it rests")
+		}
+		if n := testutil.ToFloat64(c.metrics.badPairs); n != 0 {
+			t.Errorf("%v times read in between: %q", n, log.all())
+		}
+
+		// And nobody told of this one.
+		silent := authority.Issue(t, time.Now().Add(3*time.Hour))
+		silent.Write(t, filepath.Dir(c.files.Key))
+		time.Sleep(pollFiles)
+		synctest.Wait()
+		if !bytes.Equal(c.leaf(), silent.TLS(t).Certificate[0]) {
+			t.Errorf("a change that nobody told of is not noticed after %s", pollFiles)
+		}
+	})
+}
+
+func heeding(t *testing.T, c *certificates, changes <-chan fsnotify.Event) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); c.heed(t.Context(), changes) }()
+	t.Cleanup(func() { <-done }) // the context of a test ends before
 }
 
 func TestNotReadyUntilThereIsACertificate(t *testing.T) {

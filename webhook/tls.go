@@ -179,6 +179,9 @@ const (
 	// settle is how long files must rest before they are read: a pair is
 	// written one file at a time.
 	settle = 100 * time.Millisecond
+	// settleAtMost is how long that may take: other files in the same folder may
+	// never rest.
+	settleAtMost = time.Second
 	// pollFiles is how often files are read although nothing was heard of them:
 	// some file systems tell nothing.
 	pollFiles = 30 * time.Second
@@ -190,19 +193,33 @@ const (
 func (c *certificates) follow(ctx context.Context) {
 	changes, stop := c.watch()
 	defer stop()
-	timer := time.NewTimer(0)
-	defer timer.Stop()
+	c.heed(ctx, changes)
+}
+
+// heed reloads the files once changes have settled, and now and then although
+// there was none, until ctx ends.
+func (c *certificates) heed(ctx context.Context, changes <-chan fsnotify.Event) {
+	poll := time.NewTimer(0)
+	defer poll.Stop()
+	var rested, enough <-chan time.Time // both nil as long as nothing has changed
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-changes:
-			timer.Reset(settle)
+			rested = time.After(settle)
+			if enough == nil {
+				enough = time.After(settleAtMost)
+			}
 			continue
-		case <-timer.C:
+		case <-rested:
+			rested, enough = nil, nil
+		case <-enough:
+			rested, enough = nil, nil
+		case <-poll.C:
 		}
 		c.reload()
-		timer.Reset(c.patience())
+		poll.Reset(c.patience())
 	}
 }
 
