@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"crypto/x509"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +55,10 @@ var (
 		"nodewarden_webhook_certificate_expiry_timestamp_seconds", "gauge", nil,
 		"When the serving certificate in use expires, in seconds since 1970; 0 until one is loaded.",
 	}
+	certificateLifetime = Description{
+		"nodewarden_webhook_certificate_lifetime_seconds", "gauge", nil,
+		"For how long the serving certificate in use is valid altogether, from its beginning to its end, in seconds; 0 until one is loaded.",
+	}
 	certificateErrors = Description{
 		"nodewarden_webhook_certificate_reload_errors_total", "counter", nil,
 		"Changes of the certificate files that were ignored because the files could not be used.",
@@ -68,7 +73,7 @@ var (
 func Describe() []Description {
 	return []Description{
 		reviewsTotal, violationsTotal, durationSeconds, skewTotal, badTotal,
-		overloadedTotal, panicsTotal, inFlight, certificateExpiry, certificateErrors, certificateUnusable,
+		overloadedTotal, panicsTotal, inFlight, certificateExpiry, certificateLifetime, certificateErrors, certificateUnusable,
 	}
 }
 
@@ -112,6 +117,7 @@ type Metrics struct {
 	panics     prometheus.Counter
 	inFlight   prometheus.Gauge
 	expiry     prometheus.Gauge
+	lifetime   prometheus.Gauge
 	badPairs   prometheus.Counter
 	unusable   prometheus.Gauge
 
@@ -126,14 +132,14 @@ func NewMetrics(r prometheus.Registerer, o Options) *Metrics {
 	m := &Metrics{
 		reviews: counters(reviewsTotal), violations: counters(violationsTotal), bad: counters(badTotal),
 		skew: skew.WithLabelValues(o.LivenessSource), overloaded: counter(overloadedTotal), panics: counter(panicsTotal), badPairs: counter(certificateErrors),
-		inFlight: gauge(inFlight), expiry: gauge(certificateExpiry), unusable: gauge(certificateUnusable),
+		inFlight: gauge(inFlight), expiry: gauge(certificateExpiry), lifetime: gauge(certificateLifetime), unusable: gauge(certificateUnusable),
 		duration: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: durationSeconds.Name, Help: durationSeconds.Help,
 			Buckets: []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .1, .25, 1, 3},
 		}),
 		writers: newWriters(detectors(o.Policy)),
 	}
-	r.MustRegister(m.reviews, m.violations, m.duration, skew, m.bad, m.overloaded, m.panics, m.inFlight, m.expiry, m.badPairs, m.unusable)
+	r.MustRegister(m.reviews, m.violations, m.duration, skew, m.bad, m.overloaded, m.panics, m.inFlight, m.expiry, m.lifetime, m.badPairs, m.unusable)
 	m.startAtZero()
 	return m
 }
@@ -186,15 +192,20 @@ func (m *Metrics) broke(broken []contract.Violation, by contract.User) {
 	}
 }
 
-func (m *Metrics) skewed()                        { m.skew.Inc() }
-func (m *Metrics) couldNotRead(reason badReason)  { m.bad.WithLabelValues(string(reason)).Inc() }
-func (m *Metrics) turnedAway()                    { m.overloaded.Inc() }
-func (m *Metrics) panicked()                      { m.panics.Inc() }
-func (m *Metrics) took(d time.Duration)           { m.duration.Observe(d.Seconds()) }
-func (m *Metrics) ignoredPair()                   { m.badPairs.Inc() }
-func (m *Metrics) filesUsable()                   { m.unusable.Set(0) }
-func (m *Metrics) filesUnusable()                 { m.unusable.Set(1) }
-func (m *Metrics) certificateExpires(t time.Time) { m.expiry.Set(float64(t.Unix())) }
+func (m *Metrics) skewed()                       { m.skew.Inc() }
+func (m *Metrics) couldNotRead(reason badReason) { m.bad.WithLabelValues(string(reason)).Inc() }
+func (m *Metrics) turnedAway()                   { m.overloaded.Inc() }
+func (m *Metrics) panicked()                     { m.panics.Inc() }
+func (m *Metrics) took(d time.Duration)          { m.duration.Observe(d.Seconds()) }
+func (m *Metrics) ignoredPair()                  { m.badPairs.Inc() }
+func (m *Metrics) filesUsable()                  { m.unusable.Set(0) }
+func (m *Metrics) filesUnusable()                { m.unusable.Set(1) }
+
+// showing tells of the certificate in use.
+func (m *Metrics) showing(c *x509.Certificate) {
+	m.expiry.Set(float64(c.NotAfter.Unix()))
+	m.lifetime.Set(c.NotAfter.Sub(c.NotBefore).Seconds())
+}
 
 func detectors(p contract.Policy) []contract.Identity {
 	ids := make([]contract.Identity, len(p.Detectors))

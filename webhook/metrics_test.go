@@ -69,6 +69,9 @@ nodewarden_webhook_certificate_expiry_timestamp_seconds 0
 # HELP nodewarden_webhook_certificate_files_unusable 1 as long as the certificate files cannot be used, so that the server goes on with what it loaded before, if anything; else 0.
 # TYPE nodewarden_webhook_certificate_files_unusable gauge
 nodewarden_webhook_certificate_files_unusable 0
+# HELP nodewarden_webhook_certificate_lifetime_seconds For how long the serving certificate in use is valid altogether, from its beginning to its end, in seconds; 0 until one is loaded.
+# TYPE nodewarden_webhook_certificate_lifetime_seconds gauge
+nodewarden_webhook_certificate_lifetime_seconds 0
 # HELP nodewarden_webhook_certificate_reload_errors_total Changes of the certificate files that were ignored because the files could not be used.
 # TYPE nodewarden_webhook_certificate_reload_errors_total counter
 nodewarden_webhook_certificate_reload_errors_total 0

@@ -272,6 +272,9 @@ func TestTheCertificateFollowsItsFiles(t *testing.T) {
 				if got := int64(testutil.ToFloat64(s.certs.metrics.expiry)); got != want.Leaf.NotAfter.Unix() {
 					return fmt.Sprintf("expiry is %d, want %d", got, want.Leaf.NotAfter.Unix())
 				}
+				if got, want := testutil.ToFloat64(s.certs.metrics.lifetime), want.Leaf.NotAfter.Sub(want.Leaf.NotBefore).Seconds(); got != want {
+					return fmt.Sprintf("lifetime is %v, want %v", got, want)
+				}
 				return ""
 			})
 		})

@@ -110,7 +110,7 @@ func (c *certificates) adopt(held [][]byte) bool {
 func (c *certificates) use(next *tls.Config) {
 	c.current.Store(next)
 	leaf := next.Certificates[0].Leaf
-	c.metrics.certificateExpires(leaf.NotAfter)
+	c.metrics.showing(leaf)
 	c.log.Info("loaded the serving certificate", "file", c.files.Certificate, "expires", leaf.NotAfter.UTC().Format(time.RFC3339))
 }
 
