@@ -41,7 +41,7 @@ var (
 	}
 	overloadedTotal = Description{
 		"nodewarden_webhook_overloaded_total", "counter", nil,
-		"Reviews turned away because too many were in flight.",
+		"Reviews turned away because too many were in flight, or too large together.",
 	}
 	panicsTotal = Description{
 		"nodewarden_webhook_panics_total", "counter", nil,

@@ -78,7 +78,7 @@ nodewarden_webhook_certificate_reload_errors_total 0
 # HELP nodewarden_webhook_in_flight_reviews Reviews being answered right now.
 # TYPE nodewarden_webhook_in_flight_reviews gauge
 nodewarden_webhook_in_flight_reviews 0
-# HELP nodewarden_webhook_overloaded_total Reviews turned away because too many were in flight.
+# HELP nodewarden_webhook_overloaded_total Reviews turned away because too many were in flight, or too large together.
 # TYPE nodewarden_webhook_overloaded_total counter
 nodewarden_webhook_overloaded_total 0
 # HELP nodewarden_webhook_panics_total Panics caught while answering a review. Each is a defect.

@@ -142,6 +142,7 @@ stalled: {afterPeriods: 0}
 		"detectors that no rule reads":             {head + "detectors: [{user: probe}]\n", []string{"rules[UnauthorizedDetector]: Required value"}},
 		"a detector that is a stand-in":            {head + "rules: {UnauthorizedDetector: deny}\nstandIns: [{serviceAccount: {namespace: a, name: b}}]\ndetectors: [{user: probe}, {serviceAccount: {namespace: a, name: b}}]\n", []string{`detectors[1]: Invalid value: "system:serviceaccount:a:b": is listed under standIns as well`}},
 		"a detector that is a lifecycle identity":  {head + "rules: {UnauthorizedDetector: deny}\ndetectors: [{user: \"system:kube-controller-manager\"}]\n", []string{`detectors[0]: Invalid value: "system:kube-controller-manager": is listed under lifecycle as well`}},
+		"a detector that is spared in every group": {head + "rules: {UnauthorizedDetector: deny}\nstandIns: [{user: a}]\ndetectors: [{user: a, group: b}]\n", []string{`detectors[0]: Invalid value: "a": is listed under standIns`}},
 		"a profile and a source that are empty":    {head + "profile: \"\"\nlivenessSource: \"\"\n", []string{`profile: Unsupported value: ""`, `livenessSource: Unsupported value: ""`}},
 		"a rule on detectors without any":          {head + "rules: {UnauthorizedDetector: deny}\n", []string{"detectors: Required value"}},
 		"a hold that is empty":                     {head + "recoveryHold: \"\"\n", []string{`recoveryHold: Invalid value: "": is not a duration`}},

@@ -80,7 +80,11 @@ func (c *WebhookConfiguration) validateDetectors(at *field.Path) field.ErrorList
 	spared := c.spared()
 	for i, d := range c.Detectors {
 		errs = append(errs, d.validate(at.Index(i))...)
-		if where, ok := spared[d.contract().Identity]; ok {
+		where, ok := spared[d.contract().Identity]
+		if !ok {
+			where, ok = spared[contract.Identity{User: d.contract().User}] // whatever its groups
+		}
+		if ok {
 			errs = append(errs, field.Invalid(at.Index(i), d.contract().User, "is listed under "+where+" as well, and so is never judged; list it once"))
 		}
 		if d.NodeSelector != nil {
