@@ -1,11 +1,12 @@
 package certs
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
+	"net/http"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,45 +17,79 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/fake"
-	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"github.com/nodewarden/nodewarden/test/controlplane"
 )
 
-// desk is a Keeper with a cluster and a clock of its own.
+// desk is a Keeper on a real API server, with a clock and a line of its own.
 type desk struct {
 	*testing.T
 	*Keeper
-	api  *fake.Clientset
-	time *clocktesting.FakeClock
+	line *line
+	// admin does the same by hand, over a line that never fails.
+	admin *cluster
+	time  *clocktesting.FakeClock
 }
 
-func newDesk(t *testing.T) *desk {
-	t.Helper()
-	d := &desk{T: t, time: clocktesting.NewFakeClock(noon)}
-	d.api = fake.NewClientset(
-		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "tls", Namespace: "system"}, Type: corev1.SecretTypeTLS},
-		&admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "contract"}, Webhooks: []admissionv1.ValidatingWebhook{{Name: "a.b.c"}, {Name: "d.e.f"}}},
-	)
-	d.Keeper = keeper(t, d.api, d.time)
-	return d
+// line is what a Keeper's requests go over.
+type line struct {
+	http.RoundTripper
+	// patched counts the writes to the configuration.
+	patched int
+	// cut says which requests get lost, slow is called after each patch.
+	cut  func(*http.Request) bool
+	slow func()
 }
 
-func keeper(t *testing.T, api *fake.Clientset, c clock.Clock) *Keeper {
+func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
+	if l.cut(r) {
+		return nil, errors.New("away")
+	}
+	answer, err := l.RoundTripper.RoundTrip(r)
+	if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "validatingwebhookconfigurations") {
+		l.patched++
+		l.slow()
+	}
+	return answer, err
+}
+
+// newDesk makes an empty Secret and a configuration without a bundle, both by
+// that name.
+func newDesk(t *testing.T, cp *controlplane.ControlPlane, name string) *desk {
 	t.Helper()
 	o, dir := DefaultOptions(), t.TempDir()
-	o.Secret, o.Configuration, o.Names = "system/tls", "contract", usual.names
-	return &Keeper{
-		options: o, want: o.want(), files: files{filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")},
-		cluster: &cluster{
-			secrets: api.CoreV1().Secrets("system"), configurations: api.AdmissionregistrationV1().ValidatingWebhookConfigurations(),
-			namespace: "system", secret: "tls", configuration: "contract", creator: "test",
-		},
-		metrics: newMetrics(prometheus.NewRegistry()), log: logr.Discard(), clock: c, wake: make(chan struct{}, 1),
+	o.Secret, o.Configuration, o.Names = "default/"+name, name, usual.names
+	o.Certificate, o.Key = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	d := &desk{T: t, time: clocktesting.NewFakeClock(noon), line: &line{cut: func(*http.Request) bool { return false }, slow: func() {}}}
+	config := cp.Admin()
+	config.QPS = -1
+	admin, err := newCluster(config, o)
+	if err != nil {
+		t.Fatal(err)
 	}
+	d.admin = admin
+	config = rest.CopyConfig(config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { d.line.RoundTripper = next; return d.line })
+	if d.Keeper, err = newKeeper(o, config, prometheus.NewRegistry(), logr.Discard(), d.time); err != nil {
+		t.Fatal(err)
+	}
+	_, err = admin.secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	url, none := "https://127.0.0.1/validate", admissionv1.SideEffectClassNone
+	v := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, entry := range []string{"a.b.c", "d.e.f"} {
+		v.Webhooks = append(v.Webhooks, admissionv1.ValidatingWebhook{
+			Name: entry, ClientConfig: admissionv1.WebhookClientConfig{URL: &url}, SideEffects: &none, AdmissionReviewVersions: []string{"v1"},
+		})
+	}
+	_, also := admin.configurations.Create(t.Context(), v, metav1.CreateOptions{})
+	if err = errors.Join(err, also); err != nil {
+		t.Fatal(err)
+	}
+	return d
 }
 
 // looks once, which must not fail.
@@ -84,7 +119,7 @@ func (d *desk) inStepNow() bool {
 
 func (d *desk) secret() held {
 	d.Helper()
-	s, err := d.cluster.readSecret(d.Context())
+	s, err := d.admin.readSecret(d.Context())
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -94,12 +129,12 @@ func (d *desk) secret() held {
 // edit changes the Secret by hand.
 func (d *desk) edit(change func(data map[string][]byte)) {
 	d.Helper()
-	s, err := d.cluster.readSecret(d.Context())
+	s, err := d.admin.readSecret(d.Context())
 	if err != nil {
 		d.Fatal(err)
 	}
 	change(s.Data)
-	if _, err := d.cluster.secrets.Update(d.Context(), s, metav1.UpdateOptions{}); err != nil {
+	if _, err := d.admin.secrets.Update(d.Context(), s, metav1.UpdateOptions{}); err != nil {
 		d.Fatal(err)
 	}
 }
@@ -108,101 +143,105 @@ func (d *desk) edit(change func(data map[string][]byte)) {
 // nothing of it.
 func (d *desk) reset() {
 	d.Helper()
-	c, err := d.cluster.readConfiguration(d.Context())
+	c, err := d.admin.readConfiguration(d.Context())
 	if err != nil {
 		d.Fatal(err)
 	}
 	for i := range c.Webhooks {
 		c.Webhooks[i].ClientConfig.CABundle = nil
 	}
-	if _, err := d.cluster.configurations.Update(d.Context(), c, metav1.UpdateOptions{}); err != nil {
+	if _, err := d.admin.configurations.Update(d.Context(), c, metav1.UpdateOptions{}); err != nil {
 		d.Fatal(err)
 	}
 }
 
-func (d *desk) patches(resource string) (n int) {
-	for _, a := range d.api.Actions() {
-		if a.Matches("patch", resource) {
-			n++
-		}
+// TestKeeping has one API server for all that a Keeper does at a desk.
+func TestKeeping(t *testing.T) {
+	cp := controlplane.ForTest(t, controlplane.Options{})
+	for name, test := range map[string]func(*desk){
+		"in step is what was found in its place":                         inStepIsWhatWasFound,
+		"a quarrel over at once is slow and not in step":                 quarrelling(time.Millisecond),
+		"a quarrel over every ten seconds is slow and not in step":       quarrelling(10 * time.Second),
+		"a quarrel over every minute is slow and not in step":            quarrelling(time.Minute),
+		"an authority settles once the write is over":                    settlesAfterTheWrite,
+		"an authority that cannot be announced is not shown":             staysUnshownUntilAnnounced,
+		"what is not known to be announced any more is not shown either": isForgottenWhenUnread,
+	} {
+		t.Run(name, func(t *testing.T) {
+			test(newDesk(t, cp, strings.ReplaceAll(strings.ToLower(name), " ", "-")))
+		})
 	}
-	return n
 }
 
-func TestInStepIsWhatWasFoundInItsPlace(t *testing.T) {
-	d := newDesk(t)
+func inStepIsWhatWasFound(d *desk) {
 	if n := d.looks(); d.inStepNow() || n != (next{firstRetry, true}) {
-		t.Errorf("the bundle was put in a moment ago, in step is %t, looks again %+v", d.inStepNow(), n)
+		d.Errorf("the bundle was put in a moment ago, in step is %t, looks again %+v", d.inStepNow(), n)
 	}
 	d.time.Step(firstRetry)
 	if n := d.looks(); !d.inStepNow() || n != (next{pause: resync}) {
-		t.Errorf("the bundle was found in its place, in step is %t, looks again %+v", d.inStepNow(), n)
+		d.Errorf("the bundle was found in its place, in step is %t, looks again %+v", d.inStepNow(), n)
 	}
 	d.time.Step(time.Hour)
 	d.reset()
 	if d.looks(); d.inStepNow() {
-		t.Error("in step although the bundle was not in its place")
+		d.Error("in step although the bundle was not in its place")
 	}
 	d.time.Step(firstRetry)
 	if d.looks(); !d.inStepNow() {
-		t.Error("not in step, although it was taken out only once")
+		d.Error("not in step, although it was taken out only once")
 	}
 	d.edit(func(data map[string][]byte) { delete(data, authorityKey) })
 	for range 2 {
 		d.time.Step(time.Second)
 		if d.looks(); d.inStepNow() {
-			t.Error("in step although a certificate waits to be shown")
+			d.Error("in step although a certificate waits to be shown")
 		}
 	}
 	d.time.Step(d.options.Settle)
 	if d.looks(); !d.inStepNow() {
-		t.Error("not in step although everything is")
+		d.Error("not in step although everything is")
 	}
 }
 
-// TestAQuarrelAboutTheBundleIsSlowAndNotInStep has another tool take the bundle
-// out again and again, and counts what an API server would see in two hours.
-func TestAQuarrelAboutTheBundleIsSlowAndNotInStep(t *testing.T) {
-	for _, every := range []time.Duration{time.Millisecond, 10 * time.Second, time.Minute} {
-		t.Run(fmt.Sprintf("%s after it was put in", every), func(t *testing.T) {
-			d := newDesk(t)
-			d.settles()
-			began, before, last := d.time.Now(), d.patches("validatingwebhookconfigurations"), time.Time{}
-			out := began // when the bundle is to be taken out next
-			patches := 0
-			for d.time.Since(began) < 2*time.Hour && patches < 500 {
-				if !d.time.Now().Before(out) {
-					d.reset()
-					out = began.Add(time.Hour * 24)
-				}
-				was := patches
-				n := d.looks()
-				patches = d.patches("validatingwebhookconfigurations") - before
-				if d.inStepNow() {
-					last = d.time.Now()
-				}
-				if patches > was {
-					out = d.time.Now().Add(every)
-				}
-				until := d.time.Now().Add(n.pause)
-				if out.Before(until) && !n.waitedOut {
-					until = out
-				}
-				d.time.SetTime(until)
+// quarrelling has another tool take the bundle out again and again, so long
+// after it was put in, and counts what an API server would see in two hours.
+func quarrelling(every time.Duration) func(*desk) {
+	return func(d *desk) {
+		d.settles()
+		began, before := d.time.Now(), d.line.patched
+		var lastInStep time.Time
+		out := began // when the bundle is to be taken out next
+		for d.time.Since(began) < 2*time.Hour && d.line.patched < 500 {
+			if !d.time.Now().Before(out) {
+				d.reset()
+				out = began.Add(24 * time.Hour)
 			}
-			if patches < 60 || patches > 2*130 {
-				t.Errorf("%d patches in two hours, want some, and not many more than 120 an hour", patches)
+			was := d.line.patched
+			n := d.looks()
+			if d.inStepNow() {
+				lastInStep = d.time.Now()
 			}
-			if !last.IsZero() && last.Sub(began) > 10*time.Minute {
-				t.Errorf("called in step after %s", last.Sub(began))
+			if d.line.patched > was {
+				out = d.time.Now().Add(every)
 			}
-			d.time.Step(calm)
-			d.looks()
-			d.time.Step(calm)
-			if d.looks(); !d.inStepNow() {
-				t.Error("not in step although the other tool gave up")
+			until := d.time.Now().Add(n.pause)
+			if out.Before(until) && !n.waitedOut {
+				until = out
 			}
-		})
+			d.time.SetTime(until)
+		}
+		if n := d.line.patched - before; n < 60 || n > 2*130 {
+			d.Errorf("%d patches in two hours, want some, and not many more than 120 an hour", n)
+		}
+		if !lastInStep.IsZero() && lastInStep.Sub(began) > 10*time.Minute {
+			d.Errorf("called in step after %s", lastInStep.Sub(began))
+		}
+		d.time.Step(calm)
+		d.looks()
+		d.time.Step(calm)
+		if d.looks(); !d.inStepNow() {
+			d.Error("not in step although the other tool gave up")
+		}
 	}
 }
 
@@ -231,147 +270,155 @@ func TestAQuarrelIsAboutOneBundle(t *testing.T) {
 	}
 }
 
-// TestAnAuthoritySettlesInTheConfiguration counts from the end of the write:
-// a request may take longer than the time to settle.
-func TestAnAuthoritySettlesInTheConfiguration(t *testing.T) {
-	d := newDesk(t)
+// settlesAfterTheWrite counts from its end: a request may take longer than the
+// time to settle.
+func settlesAfterTheWrite(d *desk) {
 	d.settles()
 	old := d.files.shown()
 	d.edit(func(data map[string][]byte) { delete(data, authorityKey) })
-	d.api.PrependReactor("patch", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
-		d.time.Step(25 * time.Second)
-		return false, nil, nil
-	})
+	d.line.slow = func() { d.time.Step(25 * time.Second) }
 	d.looks()
 	if !d.files.shown().Equal(old) {
-		t.Fatal("a certificate of the new authority is shown at once")
+		d.Fatal("a certificate of the new authority is shown at once")
 	}
 	d.time.Step(d.options.Settle - time.Second)
 	if n := d.looks(); !d.files.shown().Equal(old) || n != (next{pause: time.Second}) {
-		t.Fatalf("nine seconds later it is shown, or looked for again %+v", n)
+		d.Fatalf("nine seconds later it is shown, or looked for again %+v", n)
 	}
 	d.time.Step(time.Second)
 	if d.looks(); !d.files.shown().Equal(d.secret().leaf) {
-		t.Error("after ten seconds it is not shown")
+		d.Error("after ten seconds it is not shown")
 	}
 }
 
-// TestAnAuthorityThatCannotBeAnnouncedIsNotAnnounced has the configuration
-// unreadable just when there is a new authority: what is known of the one
-// before says nothing about this one.
-func TestAnAuthorityThatCannotBeAnnouncedIsNotAnnounced(t *testing.T) {
-	d := newDesk(t)
+func unreadable(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "validatingwebhookconfigurations")
+}
+
+// fails looks once, which must fail.
+func (d *desk) fails() {
+	d.Helper()
+	if _, err := d.once(d.Context()); err == nil {
+		d.Fatal("no error about a configuration that cannot be read")
+	}
+}
+
+// staysUnshownUntilAnnounced has the configuration unreadable just when there
+// is a new authority: what is known of the one before says nothing about it.
+func staysUnshownUntilAnnounced(d *desk) {
 	d.settles()
-	old := d.files.shown()
+	old, all := d.files.shown(), d.line.cut
 	d.edit(func(data map[string][]byte) { delete(data, authorityKey) })
-	away := true
-	d.api.PrependReactor("get", "validatingwebhookconfigurations", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return away, nil, errors.New("away")
-	})
+	d.line.cut = unreadable
 	for range 5 {
-		if _, err := d.once(t.Context()); err == nil {
-			t.Fatal("no error about a configuration that cannot be read")
-		}
+		d.fails()
 		if d.secret().leaf.Equal(old) || !d.files.shown().Equal(old) {
-			t.Fatal("there is no new certificate, or it is shown before its authority was announced")
+			d.Fatal("there is no new certificate, or it is shown before its authority was announced")
 		}
 		d.time.Step(time.Minute)
 	}
-	away = false
-	d.looks()
-	if !d.files.shown().Equal(old) {
-		t.Error("shown as soon as its authority was announced")
-	}
-	// And what was known is forgotten: it may have been taken out meanwhile.
-	d.time.Step(d.options.Settle - time.Second)
-	away = true
-	_, _ = d.once(t.Context())
-	d.time.Step(time.Second)
-	away = false
+	d.line.cut = all
 	if d.looks(); !d.files.shown().Equal(old) {
-		t.Error("shown although for a while nobody knew what the configuration held")
+		d.Error("shown as soon as its authority was announced")
 	}
 }
 
-// run is a Keeper that runs, on time that passes only when everybody waits.
-type run struct {
-	api *fake.Clientset
-	// watches are those of the Secret.
-	watches []*watch.FakeWatcher
+// isForgottenWhenUnread has the configuration unreadable while an authority
+// settles: it may have been taken out meanwhile.
+func isForgottenWhenUnread(d *desk) {
+	d.settles()
+	old, all := d.files.shown(), d.line.cut
+	d.edit(func(data map[string][]byte) { delete(data, authorityKey) })
+	d.looks()
+	d.time.Step(d.options.Settle - time.Second)
+	d.line.cut = unreadable
+	d.fails()
+	d.time.Step(time.Second)
+	d.line.cut = all
+	if d.looks(); !d.files.shown().Equal(old) {
+		d.Error("shown although for a while nobody knew what the configuration held")
+	}
+	d.time.Step(d.options.Settle)
+	if d.looks(); d.files.shown().Equal(old) {
+		d.Error("never shown")
+	}
 }
 
-// running starts one. Reactors have to be there before it.
-func running(t *testing.T, api *fake.Clientset) *run {
-	t.Helper()
-	l := &run{api: api}
-	var all []*watch.FakeWatcher
-	l.api.PrependWatchReactor("*", func(a clienttesting.Action) (bool, watch.Interface, error) {
-		w := watch.NewFake()
-		all = append(all, w)
-		if a.Matches("watch", "secrets") {
-			l.watches = append(l.watches, w)
-		}
-		return true, w, nil
-	})
-	k := keeper(t, l.api, clock.RealClock{})
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { defer close(done); k.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		for _, w := range all { // as a client does
-			w.Stop()
-		}
-		<-done
-	})
-	return l
-}
-
-func (l *run) goesOn(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-// TestAFailureIsWaitedOut has everything fail, and changes heard of all the
-// time: none of them may hurry anybody.
+// TestAFailureIsWaitedOut has every request fail, and changes heard of all the
+// time, on time that passes only when everybody waits: none may hurry anybody.
 func TestAFailureIsWaitedOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api, tries := fake.NewClientset(), 0
-		api.PrependReactor("get", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			tries++
-			return true, nil, errors.New("away")
-		})
-		l := running(t, api)
-		for range 3600 {
-			l.goesOn(time.Second)
-			l.watches[0].Modify(&corev1.Secret{})
+		tries := 0
+		away := &line{cut: func(r *http.Request) bool {
+			if strings.HasSuffix(r.URL.Path, "/secrets/tls") && r.Method == http.MethodGet {
+				tries++
+			}
+			return true
+		}}
+		o := DefaultOptions()
+		o.Secret, o.Configuration, o.Names = "system/tls", "contract", usual.names
+		k, err := newKeeper(o, &rest.Config{Host: "http://localhost", Transport: away}, prometheus.NewRegistry(), logr.Discard(), clock.RealClock{})
+		if err != nil {
+			t.Fatal(err)
 		}
+		ctx, stop := context.WithTimeout(t.Context(), time.Hour)
+		defer stop()
+		var changing sync.WaitGroup
+		changing.Go(func() {
+			for ctx.Err() == nil {
+				k.awake()
+				<-k.clock.After(time.Second)
+			}
+		})
+		k.Run(ctx)
+		changing.Wait()
 		if tries < 110 || tries > 135 {
 			t.Errorf("%d tries in an hour, want one every %s", tries, lastRetry)
 		}
 	})
 }
 
-// TestWhatIsDeletedBetweenTwoWatchesIsMissed deletes the Secret while nobody
-// watches: a watch that begins later has nothing to tell.
-func TestWhatIsDeletedBetweenTwoWatchesIsMissed(t *testing.T) {
+// TestAWatchThatBeginsWakes is about what was deleted since the one before was
+// lost: a watch tells what there is, and nothing of what there was.
+func TestAWatchThatBeginsWakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := running(t, fake.NewClientset())
-		l.goesOn(time.Minute)
-		secrets := l.api.CoreV1().Secrets("system")
-		first, err := secrets.Get(t.Context(), "tls", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
+		k := &Keeper{clock: clock.RealClock{}, wake: make(chan struct{}, 1), log: logr.Discard()}
+		ctx, stop := context.WithCancel(t.Context())
+		begun := make(chan *watch.FakeWatcher)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			k.follow(ctx, func(context.Context) (watch.Interface, error) {
+				w := watch.NewFake()
+				select {
+				case begun <- w:
+				case <-ctx.Done():
+				}
+				return w, ctx.Err()
+			})
+		}()
+		woken := func() bool {
+			synctest.Wait()
+			select {
+			case <-k.wake:
+				return true
+			default:
+				return false
+			}
 		}
-		l.watches[0].Stop()
-		l.goesOn(time.Second / 2) // the next one begins after a second
-		if err := secrets.Delete(t.Context(), "tls", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
+		for range 3 {
+			w := <-begun
+			if !woken() {
+				t.Error("nobody was woken when a watch began")
+			}
+			w.Modify(&corev1.Secret{})
+			if !woken() {
+				t.Error("nobody was woken at a change")
+			}
+			w.Stop()
+			woken() // or not: what counts is the next one
 		}
-		l.goesOn(time.Second)
-		next, err := secrets.Get(t.Context(), "tls", metav1.GetOptions{})
-		if err != nil || bytes.Equal(next.Data[authorityKey], first.Data[authorityKey]) {
-			t.Errorf("after %d watches the Secret was not made anew: %v", len(l.watches), err)
-		}
+		stop()
+		<-done
 	})
 }
