@@ -24,13 +24,11 @@ func controllerMode(t *testing.T, all objects) string {
 // never reports at all.
 func (c *cluster) takesCare(detector kubernetes.Interface, mode string) {
 	c.Helper()
-	c.eventually("the controller leads", func(ctx context.Context) error {
-		l, err := c.admin.CoordinationV1().Leases(namespace).Get(ctx, "nodewarden-controller", metav1.GetOptions{})
-		if err == nil && (l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "") {
-			err = errors.New("nobody leads")
-		}
-		return err
-	})
+	c.eventually("the controller leads", c.isLed)
+	if err := c.admin.CoordinationV1().Leases(namespace).Delete(c.ctx, "nodewarden-controller", metav1.DeleteOptions{}); err != nil {
+		c.Fatal(err)
+	}
+	c.eventually("the controller leads after its Lease was deleted", c.isLed)
 	node := c.node(externalPool)
 	pod := c.pod(node)
 	defer c.deletePod(pod)
@@ -70,6 +68,14 @@ func (c *cluster) takesCare(detector kubernetes.Interface, mode string) {
 		}
 		return err
 	})
+}
+
+func (c *cluster) isLed(ctx context.Context) error {
+	l, err := c.admin.CoordinationV1().Leases(namespace).Get(ctx, "nodewarden-controller", metav1.GetOptions{})
+	if err == nil && (l.Spec.HolderIdentity == nil || *l.Spec.HolderIdentity == "") {
+		err = errors.New("nobody leads")
+	}
+	return err
 }
 
 func (c *cluster) isTainted(node string) func(context.Context) error {
