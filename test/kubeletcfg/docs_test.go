@@ -2,6 +2,7 @@ package kubeletcfg_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -88,9 +89,13 @@ func nodewarden(args ...string) (string, int) {
 	var out bytes.Buffer
 	cmd := kubelet.Command(kubelet.Streams{In: strings.NewReader(""), Out: &out, Err: &out})
 	cmd.SetArgs(args)
-	err := cmd.Execute()
-	if code := kubelet.ExitCode(err); code == 2 {
+	switch err := cmd.Execute(); {
+	case err == nil:
+		return out.String(), 0
+	case errors.Is(err, kubelet.ErrFindings):
+		return out.String(), 1
+	default:
 		fmt.Fprintln(&out, err)
+		return out.String(), 2
 	}
-	return out.String(), kubelet.ExitCode(err)
 }
