@@ -137,17 +137,17 @@ func (m *memory) newest(cached *corev1.Node) *corev1.Node {
 	return cached
 }
 
-// renew notes a Lease that arrived for a node.
-func (m *memory) renew(name string, l *lifecycle.Lease, now time.Time) (alive bool) {
+// renew notes a Lease that arrived for a node and returns when the node was last
+// alive, zero when Leases say nothing about it.
+func (m *memory) renew(name string, l *lifecycle.Lease, now time.Time) (alive time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	r := m.records[name]
 	if r == nil || r.seen.Source != lifecycle.Kubelet {
-		return false
+		return time.Time{}
 	}
-	before := r.seen.Alive
 	r.seen = r.seen.Renew(l, now)
-	return r.seen.Alive.After(before)
+	return r.seen.Alive
 }
 
 // pardon restarts everybody's grace.

@@ -176,7 +176,7 @@ func (c *nodes) decide(ctx context.Context, n *corev1.Node, source lifecycle.Sou
 			return n, plan, errStale
 		}
 		if plan.CheckLease {
-			alive, err := c.renewedMeanwhile(ctx, n.Name)
+			alive, err := c.renewedMeanwhile(ctx, n.Name, after.Alive)
 			if err != nil {
 				return n, plan, err
 			}
@@ -221,8 +221,10 @@ func (c *nodes) lookAt(ctx context.Context, n *corev1.Node, source lifecycle.Sou
 }
 
 // renewedMeanwhile reads the Lease past the cache, for a watch that stalls must
-// not cost a live node its pods. A Lease that was merely touched does not count.
-func (c *nodes) renewedMeanwhile(ctx context.Context, name string) (bool, error) {
+// not cost a live node its pods, and says whether the node has been alive later
+// than a decision took it to be, whoever brought the news of that: the watch may
+// have been faster. A Lease that was merely touched does not count.
+func (c *nodes) renewedMeanwhile(ctx context.Context, name string, than time.Time) (bool, error) {
 	var lease coordinationv1.Lease
 	err := c.writer.live.Get(ctx, leaseOf(name), &lease)
 	if apierrors.IsNotFound(err) {
@@ -231,7 +233,7 @@ func (c *nodes) renewedMeanwhile(ctx context.Context, name string) (bool, error)
 	if err != nil {
 		return false, fmt.Errorf("read the lease of node %s: %w", name, err)
 	}
-	return c.memory.renew(name, renewalOf(&lease), c.clock.Now()), nil
+	return c.memory.renew(name, renewalOf(&lease), c.clock.Now()).After(than), nil
 }
 
 func leaseOf(node string) types.NamespacedName {

@@ -1,0 +1,75 @@
+package controller
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/nodewarden/nodewarden/controller/lifecycle"
+)
+
+// line is a connection on which a Lease can be read and a status be patched, and
+// on which the moment of either can be chosen, which no API server lets one do.
+type line struct {
+	client.Reader
+	client.SubResourceWriter
+	lease   coordinationv1.Lease
+	onRead  func()
+	onPatch func() error
+}
+
+func (l *line) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	l.onRead()
+	l.lease.DeepCopyInto(into.(*coordinationv1.Lease))
+	return nil
+}
+
+func (l *line) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+	return l.onPatch()
+}
+
+func (l *line) renew(version string, at time.Time) {
+	renewed := metav1.NewMicroTime(at)
+	l.lease.Name, l.lease.ResourceVersion, l.lease.Spec.RenewTime = "a", version, &renewed
+}
+
+// watcher has looked at node a once, at noon, when its Lease was renewed; now it
+// is a minute later. The cache has the Lease of noon, the line whatever comes.
+func watcher(t *testing.T) (*nodes, *line) {
+	t.Helper()
+	k := clocktesting.NewFakeClock(noon)
+	cached := &line{onRead: func() {}}
+	cached.renew("1", noon)
+	live := &line{lease: cached.lease, onRead: func() {}, onPatch: func() error {
+		t.Error("the node is given up")
+		return errGone
+	}}
+	o := DefaultOptions()
+	c := &nodes{
+		options: o, clock: k, server: NewServerClock(k.Now), cache: cached,
+		writer: writer{status: live, live: live, slim: o.slim},
+		memory: newMemory(), zones: newZones(o), fresh: &freshness{clock: k, period: o.NodeMonitorPeriod},
+	}
+	if _, _, err := c.decide(t.Context(), nodeAt("1", "u", corev1.ConditionTrue, noon), lifecycle.Kubelet); err != nil {
+		t.Fatal(err)
+	}
+	k.Step(time.Minute)
+	return c, live
+}
+
+func TestARenewalThatTheWatchDeliversBeforeTheLiveReadSparesTheNode(t *testing.T) {
+	c, live := watcher(t)
+	live.onRead = func() {
+		live.renew("2", c.clock.Now())
+		c.memory.renew("a", renewalOf(&live.lease), c.clock.Now())
+	}
+	if _, _, err := c.decide(t.Context(), nodeAt("1", "u", corev1.ConditionTrue, noon), lifecycle.Kubelet); err != nil {
+		t.Error(err)
+	}
+}
