@@ -40,9 +40,15 @@ func ofKubelets(name, text string) stepFile {
 	return stepFile{File{Name: name, Data: []byte(text)}, true}
 }
 
+// changesPlane: does this intent need flags of the kube-controller-manager?
+func (in Intent) changesPlane() bool {
+	return in.LivenessSource == External || in.Controller == Nodewarden
+}
+
 // planeFirst: does this intent change the control plane before the kubelets?
+// Where Leases come back in external mode, the control plane has its flags.
 func (in Intent) planeFirst() bool {
-	return in.LivenessSource == External && in.NodeLease != LeaseOn
+	return in.changesPlane() && (in.LivenessSource == Kubelet || in.NodeLease != LeaseOn)
 }
 
 // kubeletsIn is the folder of the kubelets' step, which may be the only one.
@@ -69,7 +75,7 @@ type arg struct{ name, value string }
 // then summed up, while a kubeadm extraArg replaces kubeadm's own value.
 func planeArgs(in Intent, added bool) []arg {
 	switch {
-	case in.LivenessSource == Kubelet:
+	case !in.changesPlane():
 		return nil
 	case in.Controller == InTree:
 		return []arg{{"feature-gates", NodeLeaseGate + "=true"}, {"node-liveness-source", "external"}}
@@ -102,7 +108,7 @@ func kubeadmPatches(in Intent) []stepFile {
 	if in.planeFirst() {
 		files = append(files, ofPlane(planeFolder+planePatchName, planePatch(in)))
 	}
-	if in.LivenessSource == External {
+	if in.changesPlane() {
 		// kubeadm forgets patches that it is not given again.
 		files = append(files, ofKubelets(in.kubeletsIn()+planePatchName, planePatch(in)))
 	}

@@ -77,7 +77,7 @@ type Intent struct {
 type Stretch struct {
 	// LeaseDurationSeconds; a kubelet renews every quarter of it.
 	LeaseDurationSeconds int32 `json:"leaseDurationSeconds"`
-	// NodeMonitorGracePeriodSeconds of the kube-controller-manager; 0 is 50.
+	// NodeMonitorGracePeriodSeconds of whichever controller acts; 0 is 50.
 	NodeMonitorGracePeriodSeconds int32 `json:"nodeMonitorGracePeriodSeconds,omitempty"`
 	// Nodes in the cluster, for the figures in the rendered text.
 	Nodes int32 `json:"nodes"`
@@ -260,6 +260,10 @@ func (s Stretch) graceSeconds() int32 {
 		return defaultGraceSeconds
 	}
 	return s.NodeMonitorGracePeriodSeconds
+}
+
+func (s Stretch) graceFlag() string {
+	return fmt.Sprintf("--node-monitor-grace-period=%ds", s.graceSeconds())
 }
 
 // longestSafe is the longest lease duration of which two renewals fit into

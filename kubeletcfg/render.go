@@ -107,21 +107,19 @@ func (f form) refuse(in Intent) error {
 		return fmt.Errorf("kubeadm: the form %s needs kubeadm.patchesDirectory", f.name)
 	case f.name == FormClusterAPI && in.ClusterAPI == nil:
 		return fmt.Errorf("clusterAPI: the form %s needs clusterAPI", f.name)
-	case f.name == FormStaticPod && in.LivenessSource == Kubelet:
-		return fmt.Errorf("livenessSource: Kubelet is how a kube-controller-manager starts without any flag; remove the flags and patches of the external mode instead")
+	case f.name == FormStaticPod && !in.changesPlane():
+		return fmt.Errorf("livenessSource: Kubelet with controller: InTree is how a kube-controller-manager starts without any flag; remove the flags and patches of the external mode instead, and where nodewarden-controller runs, stop it first")
 	}
 	return nil
 }
 
 // order is the sequence of KEP-6371 as far as it concerns one step: the control
 // plane leaves kubelet mode before the first Lease goes, and returns to it
-// after the last one is back.
+// after the last one is back. Of two controllers one stops before the other
+// begins, for two at once undo each other's taints.
 func order(in Intent, kubelets bool) []string {
-	if !kubelets && in.NodeLease == LeaseOn {
-		return []string{"These are the flags of the external mode. Keep them until every node's Lease is renewed again, then remove them."}
-	}
 	if !kubelets {
-		return []string{"STEP 1, the control plane, every replica, standby ones too: " + planeStep(in) + "."}
+		return planeOrder(in)
 	}
 	switch in.NodeLease {
 	case LeaseOff:
@@ -131,33 +129,66 @@ func order(in Intent, kubelets bool) []string {
 			"Leases that exist stay behind and go stale; find their readers first (fencing, dashboards, kubectl describe).",
 		}
 	case LeaseStretched:
-		if in.LivenessSource == Kubelet {
+		if !in.changesPlane() {
 			return in.Stretch.facts(in.LivenessSource)
 		}
 		return append([]string{"STEP 2, the kubelets, batch by batch.", precondition(in)}, in.Stretch.facts(in.LivenessSource)...)
 	case LeaseOn:
 	}
-	return []string{
-		"STEP 1, the kubelets. PRECONDITION: none; Leases hurt nobody.",
-		"Only when every node's Lease is renewed again may a kube-controller-manager return to kubelet mode.",
+	step := "STEP 1"
+	if in.planeFirst() {
+		step = "STEP 2"
 	}
+	return []string{step + ", the kubelets. PRECONDITION: none; Leases hurt nobody.", leasesFirst(in)}
+}
+
+// planeOrder is the part of the control plane.
+func planeOrder(in Intent) []string {
+	first := "STEP 1, the control plane, every replica, standby ones too: " + planeStep(in) + "."
+	switch {
+	case in.planeFirst() && in.LivenessSource == Kubelet:
+		return []string{first, "PRECONDITION of kubelet mode: every node's Lease is renewed. Where kubelets run without theirs, leave nodewarden-controller in external mode until that is so."}
+	case in.planeFirst():
+		return []string{first}
+	case in.Controller == Nodewarden:
+		return []string{"This is the flag that leaves the node lifecycle to nodewarden-controller. Keep it as long as that one runs. To go back, wait until every node's Lease is renewed again, stop nodewarden-controller, and only then remove the flag."}
+	}
+	return []string{"These are the flags of the external mode. Keep them until every node's Lease is renewed again, then remove them."}
+}
+
+// leasesFirst is what has to wait until Leases are back.
+func leasesFirst(in Intent) string {
+	if in.Controller == Nodewarden {
+		return "Only when every node's Lease is renewed may nodewarden-controller be in kubelet mode, or the in-tree controller take over from it."
+	}
+	return "Only when every node's Lease is renewed again may a kube-controller-manager return to kubelet mode."
 }
 
 // precondition is what must be true before a kubelet changes.
 func precondition(in Intent) string {
-	return "PRECONDITION: no kube-controller-manager replica is in kubelet mode (" + externalSign(in) + "), and a detector writes Ready=Unknown."
+	if in.LivenessSource == Kubelet {
+		return "PRECONDITION: no kube-controller-manager replica runs the node-lifecycle-controller (" + planeSign(in) + "), and nodewarden-controller runs with " + in.Stretch.graceFlag() + "."
+	}
+	return "PRECONDITION: no kube-controller-manager replica is in kubelet mode (" + planeSign(in) + "), and a detector writes Ready=Unknown."
 }
 
-// planeStep is the external mode in words.
+// planeStep is the change to the control plane in words.
 func planeStep(in Intent) string {
 	if in.Controller == InTree {
 		return "kube-controller-manager 1.38 with --node-liveness-source=external (flag and gate as in KEP-6371)"
 	}
-	return "node-lifecycle-controller off in kube-controller-manager, then nodewarden-controller in external mode"
+	const ours = "node-lifecycle-controller off in kube-controller-manager, then nodewarden-controller in "
+	switch {
+	case in.LivenessSource == External:
+		return ours + "external mode"
+	case in.NodeLease == LeaseStretched:
+		return ours + "kubelet mode with " + in.Stretch.graceFlag()
+	}
+	return ours + "kubelet mode"
 }
 
-// externalSign is how one sees the mode of a replica.
-func externalSign(in Intent) string {
+// planeSign is how one sees the mode of a replica.
+func planeSign(in Intent) string {
 	if in.Controller == InTree {
 		return `each reports node_collector_liveness_source{source="external"} 1`
 	}

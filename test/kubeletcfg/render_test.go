@@ -260,7 +260,7 @@ func checkPlane(t *testing.T, in kubeletcfg.Intent, args []string) {
 	before := []string{"--controllers=*,bootstrapsigner,tokencleaner"}
 	r := ask[planeResult](t, planeProgram, [][]string{before, args})
 	for name, was := range r[0].Enabled {
-		want := was && (name != "node-lifecycle-controller" || in.LivenessSource == kubeletcfg.Kubelet)
+		want := was && (name != "node-lifecycle-controller" || in.Controller == kubeletcfg.InTree)
 		if r[1].Enabled[name] != want {
 			t.Errorf("%s: runs %t, want %t, with %q (%s)", name, r[1].Enabled[name], want, args, r[1].Error)
 		}
@@ -354,7 +354,7 @@ func TestClusterAPITakesItsObjects(t *testing.T) {
 				checkMachine(t, intent, r)
 			}
 			want := []string{"KubeadmControlPlane", "KubeadmControlPlane"}
-			if intent.NodeLease == kubeletcfg.LeaseOn {
+			if intent.NodeLease == kubeletcfg.LeaseOn && intent.LivenessSource == kubeletcfg.External {
 				want = want[1:] // the control plane has done its step already
 			}
 			for range intent.ClusterAPI.Workers {
