@@ -122,14 +122,17 @@ func (c *nodes) greet(ctx context.Context, n *corev1.Node) {
 	}
 }
 
-// gone forgets a node.
+// gone forgets a node. One that nobody has looked at yet may have been counted all
+// the same, with all others before the first look.
 func (c *nodes) gone(ctx context.Context, name string) {
 	uid, known := c.memory.known(name)
 	c.memory.forget(name)
-	if !known || c.options.Mode == Beside {
+	if c.options.Mode == Beside {
 		return
 	}
-	c.herald.removing(name, uid)
+	if known {
+		c.herald.removing(name, uid)
+	}
 	c.after(ctx, c.zones.without(c.clock.Now(), name, true))
 }
 

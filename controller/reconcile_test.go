@@ -73,3 +73,42 @@ func TestARenewalThatTheWatchDeliversBeforeTheLiveReadSparesTheNode(t *testing.T
 		t.Error(err)
 	}
 }
+
+func TestANodeThatIsDeletedBeforeItsFirstLookIsNotCounted(t *testing.T) {
+	c, _ := watcher(t)
+	a, b := nodeAt("1", "u", corev1.ConditionUnknown, noon), nodeAt("1", "v", corev1.ConditionTrue, noon)
+	b.Name = "b"
+	c.zones.count(noon, a, b)
+	c.gone(t.Context(), "b")
+	if f := c.zones.figures(); len(f) != 1 || f[0].Counted != 1 || !c.zones.everywhere() {
+		t.Errorf("counts %+v, and everything down: %v; want the one node that is left, which is down", f, c.zones.everywhere())
+	}
+}
+
+func TestWhoeverWaitsForTheNextTurnIsWokenWhenANodeThatGoesRaisesTheRate(t *testing.T) {
+	for name, gone := range map[string]bool{"deleted": true, "not judged": false} {
+		t.Run(name, func(t *testing.T) {
+			z := newZones(DefaultOptions())
+			var all []*corev1.Node
+			for _, name := range []string{"up", "a", "b", "c"} {
+				n := nodeAt("1", "u", corev1.ConditionUnknown, noon)
+				n.Name = name
+				all = append(all, n)
+			}
+			all[0].Status.Conditions[0].Status = corev1.ConditionTrue
+			z.count(noon, all...)
+			<-z.kick
+			now := noon.Add(time.Minute)
+			if _, ok, wait := z.next(now); ok || wait >= 0 {
+				t.Fatalf("a turn (%v) or a wait of %v, want to sleep until something changes", ok, wait)
+			}
+			z.without(now, "c", gone)
+			select {
+			case <-z.kick:
+			default:
+				_, _, wait := z.next(now)
+				t.Errorf("sleeps on, although the next turn is %v away", wait)
+			}
+		})
+	}
+}

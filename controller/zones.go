@@ -58,9 +58,11 @@ func healthOf(n *corev1.Node) zone.Health {
 }
 
 // without stops counting a node: for good, or until it can be evaluated again.
+// Either can raise the rate of its zone.
 func (z *zones) without(now time.Time, name string, gone bool) zone.Outcome {
 	z.mu.Lock()
 	defer z.mu.Unlock()
+	defer z.wake()
 	if gone {
 		z.leave(name)
 		z.cluster.Remove(name)
