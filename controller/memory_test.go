@@ -58,7 +58,8 @@ func TestOurOwnWriteIsSeenBeforeTheCacheHasIt(t *testing.T) {
 	if got := m.newest(newer); got != newer {
 		t.Error("our older write is preferred")
 	}
-	again := nodeAt("12", "other", corev1.ConditionTrue, noon)
+	m.wrote(written)
+	again := nodeAt("9", "other", corev1.ConditionTrue, noon)
 	if got := m.newest(again); got != again {
 		t.Error("a node of the same name got the write of its predecessor")
 	}
