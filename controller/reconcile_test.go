@@ -15,7 +15,8 @@ import (
 )
 
 // line is a connection on which a Lease can be read and a status be patched, and
-// on which the moment of either can be chosen, which no API server lets one do.
+// on which the moment of either can be chosen, which no API server lets one do. It
+// lists nothing.
 type line struct {
 	client.Reader
 	client.SubResourceWriter
@@ -29,6 +30,8 @@ func (l *line) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ 
 	l.lease.DeepCopyInto(into.(*coordinationv1.Lease))
 	return nil
 }
+
+func (l *line) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 func (l *line) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
 	return l.onPatch()
