@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -68,6 +69,10 @@ func DefaultOptions() Options {
 	}
 }
 
+// shortestPeriod is far below what is of use. With less, passes over all nodes
+// keep a core busy.
+const shortestPeriod = 100 * time.Millisecond
+
 // Validate returns everything wrong with o, each at its own path.
 func (o Options) Validate() field.ErrorList {
 	errs := o.validateSource()
@@ -77,15 +82,18 @@ func (o Options) Validate() field.ErrorList {
 			errs = append(errs, field.Invalid(field.NewPath(name), d.String(), "must be longer than 0s"))
 		}
 	}
-	positive("nodeMonitorPeriod", o.NodeMonitorPeriod)
+	if o.NodeMonitorPeriod < shortestPeriod {
+		errs = append(errs, field.Invalid(field.NewPath("nodeMonitorPeriod"), o.NodeMonitorPeriod.String(), "must be at least "+shortestPeriod.String()+", for all nodes are gone over that often"))
+	}
 	positive("nodeMonitorGracePeriod", o.NodeMonitorGracePeriod)
 	positive("nodeStartupGracePeriod", o.NodeStartupGracePeriod)
-	if o.NodeEvictionRate < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("nodeEvictionRate"), o.NodeEvictionRate, "must not be negative; 0 taints no node for eviction"))
+	rate := func(name string, r float32) {
+		if !(r >= 0 && r <= math.MaxFloat32) {
+			errs = append(errs, field.Invalid(field.NewPath(name), r, "must be a number of nodes per second, and not negative; 0 taints no node for eviction"))
+		}
 	}
-	if o.SecondaryNodeEvictionRate < 0 {
-		errs = append(errs, field.Invalid(field.NewPath("secondaryNodeEvictionRate"), o.SecondaryNodeEvictionRate, "must not be negative; 0 taints no node for eviction"))
-	}
+	rate("nodeEvictionRate", o.NodeEvictionRate)
+	rate("secondaryNodeEvictionRate", o.SecondaryNodeEvictionRate)
 	if o.LargeClusterSizeThreshold < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("largeClusterSizeThreshold"), o.LargeClusterSizeThreshold, "must not be negative; 0 makes every zone large"))
 	}
@@ -113,6 +121,9 @@ func (o Options) validateSource() field.ErrorList {
 	path = field.NewPath("externalNodes")
 	if o.LivenessSource == lifecycle.External {
 		errs = append(errs, field.Invalid(path, o.ExternalNodes.String(), "selects among nodes of the kubelet source, and nodeLivenessSource external leaves none; set one of the two"))
+	}
+	if o.ExternalNodes.Empty() {
+		errs = append(errs, field.Invalid(path, o.ExternalNodes.String(), "selects every node; name a label, or set nodeLivenessSource to external instead"))
 	}
 	if !o.ExternalEnabled {
 		errs = append(errs, field.Forbidden(path, "external nodes need --feature-gates="+Gate+"=true"))

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"regexp"
 	"time"
@@ -14,6 +15,7 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-base/featuregate"
 	kjson "sigs.k8s.io/json"
@@ -145,6 +147,10 @@ func (c *config) load(path string) error {
 		return fmt.Errorf("--config %s: holds more than one YAML document; keep one", path)
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(raw)
+	var noNumber *json.UnsupportedValueError
+	if errors.As(err, &noNumber) {
+		err = errors.Join(noNumbers(raw)...)
+	}
 	if err != nil {
 		return fmt.Errorf("--config %s: %w", path, err)
 	}
@@ -186,6 +192,36 @@ func several(text []byte) bool {
 	documents := yamlv3.NewDecoder(bytes.NewReader(text))
 	var first, next yamlv3.Node
 	return documents.Decode(&first) == nil && !errors.Is(documents.Decode(&next), io.EOF)
+}
+
+// noNumbers are the values of a YAML text that are floats to it, and nothing to
+// JSON: .nan and .inf.
+func noNumbers(text []byte) []error {
+	var document yamlv3.Node
+	if err := yamlv3.Unmarshal(text, &document); err != nil {
+		return []error{err}
+	}
+	var found []error
+	var look func(at *field.Path, n *yamlv3.Node)
+	look = func(at *field.Path, n *yamlv3.Node) {
+		var f float64
+		switch {
+		case n.Kind == yamlv3.DocumentNode:
+			look(at, n.Content[0])
+		case n.Kind == yamlv3.MappingNode:
+			for i := 0; i+1 < len(n.Content); i += 2 {
+				look(at.Child(n.Content[i].Value), n.Content[i+1])
+			}
+		case n.Kind == yamlv3.SequenceNode:
+			for i, each := range n.Content {
+				look(at.Index(i), each)
+			}
+		case n.ShortTag() == "!!float" && n.Decode(&f) == nil && (math.IsNaN(f) || math.IsInf(f, 0)):
+			found = append(found, field.Invalid(at, n.Value, "is no number to reckon with; write one such as 0.1, or quotes around it where text belongs"))
+		}
+	}
+	look(nil, &document)
+	return found
 }
 
 // duration is a time.Duration written like "10s". Text that is none is kept
@@ -255,8 +291,8 @@ func (c *config) options(gate featuregate.FeatureGate) (controller.Options, fiel
 
 func (c clientConnection) validate(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	if !(c.QPS > 0) {
-		errs = append(errs, field.Invalid(path.Child("qps"), c.QPS, "must be above 0"))
+	if !(c.QPS > 0 && c.QPS <= math.MaxFloat32) {
+		errs = append(errs, field.Invalid(path.Child("qps"), c.QPS, "must be a number above 0"))
 	}
 	if c.Burst <= 0 {
 		errs = append(errs, field.Invalid(path.Child("burst"), c.Burst, "must be above 0"))
@@ -279,11 +315,18 @@ func (l leaderElection) validate(path *field.Path) field.ErrorList {
 	if l.RenewDeadline.Seconds() <= jitter*l.RetryPeriod.Seconds() {
 		errs = append(errs, field.Invalid(path.Child("renewDeadline"), l.RenewDeadline.Duration.String(), "must be longer than 1.2 times retryPeriod"))
 	}
-	if l.LeaseDuration.Duration <= l.RenewDeadline.Duration {
-		errs = append(errs, field.Invalid(path.Child("leaseDuration"), l.LeaseDuration.Duration.String(), "must be longer than renewDeadline"))
+	// The Lease holds whole seconds, and client-go cuts the rest off.
+	if l.LeaseDuration.Truncate(time.Second) <= l.RenewDeadline.Duration {
+		errs = append(errs, field.Invalid(path.Child("leaseDuration"), l.LeaseDuration.Duration.String(), "must be longer than renewDeadline in whole seconds, for fractions are cut off; raise it, or shorten renewDeadline"))
 	}
-	if l.ResourceName == "" {
-		errs = append(errs, field.Required(path.Child("resourceName"), "names the Lease that elects"))
+	for _, why := range validation.IsDNS1123Subdomain(l.ResourceName) {
+		errs = append(errs, field.Invalid(path.Child("resourceName"), l.ResourceName, "must name a Lease: "+why))
+	}
+	if l.ResourceNamespace == "" {
+		return errs
+	}
+	for _, why := range validation.IsDNS1123Label(l.ResourceNamespace) {
+		errs = append(errs, field.Invalid(path.Child("resourceNamespace"), l.ResourceNamespace, "must be a namespace: "+why))
 	}
 	return errs
 }
