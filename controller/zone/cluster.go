@@ -146,8 +146,8 @@ func (c *Cluster) rateOf(s State, counted int) float32 {
 
 func (z *zone) counted() int { return z.health[Up] + z.health[Down] }
 
-// Everywhere says that every counted zone is down. Nothing is tainted then, and
-// what was tainted is to be undone.
+// Everywhere says that nodes are counted and all of them are down. Nothing is
+// tainted then, and what was tainted is to be undone.
 func (c *Cluster) Everywhere() bool { return c.everywhere }
 
 // Change is a zone that went from one state to another.
@@ -169,8 +169,7 @@ type Outcome struct {
 // state of its zone and not with its size.
 func (c *Cluster) Assess(now time.Time) Outcome {
 	var out Outcome
-	all, any := c.allDown()
-	if any && all != c.everywhere {
+	if all, known := c.allDown(); known && all != c.everywhere {
 		c.everywhere = all
 		out.Entered, out.Left = all, !all
 	}
@@ -191,18 +190,14 @@ func (c *Cluster) Assess(now time.Time) Outcome {
 	return out
 }
 
-// allDown says whether every zone that has counted nodes is down, and whether
-// there is such a zone.
-func (c *Cluster) allDown() (all, any bool) {
-	all = true
+// allDown says whether there are counted nodes and all of them are down. That is
+// not known while the only nodes that would be counted could not be evaluated.
+func (c *Cluster) allDown() (all, known bool) {
+	counted, up, skipped := 0, 0, 0
 	for _, z := range c.zones {
-		if z.counted() == 0 {
-			continue
-		}
-		any = true
-		all = all && z.health[Up] == 0
+		counted, up, skipped = counted+z.counted(), up+z.health[Up], skipped+z.health[Skipped]
 	}
-	return all, any
+	return counted > 0 && up == 0, counted > 0 || skipped == 0
 }
 
 func (c *Cluster) next(z *zone) State {

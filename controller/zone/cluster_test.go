@@ -157,6 +157,14 @@ func TestTurns(t *testing.T) {
 			l.Wait("b", l.now)
 			l.pass(15 * time.Second)
 		}, []string{"a@0", "b@10"}},
+		"so does one whose last counted node goes while all are down": {stock, func(l *life) {
+			l.set("z", Uncounted, "a")
+			l.down("z", "last")
+			l.Remove("last")
+			l.set("z", Uncounted, "a")
+			l.Wait("a", l.now)
+			l.pass(15 * time.Second)
+		}, []string{"a@10"}},
 	}
 	for name, s := range stories {
 		t.Run(name, func(t *testing.T) {
@@ -260,6 +268,32 @@ func TestASkippedNodeIsNotCounted(t *testing.T) {
 	l.Assess(l.now)
 	if f := l.Figures()[0]; f.Counted != 1 || f.Down != 0 {
 		t.Errorf("%d counted, %d down; want 1 and 0", f.Counted, f.Down)
+	}
+}
+
+func TestFullDisruptionEndsWithTheLastCountedNode(t *testing.T) {
+	cases := map[string]struct {
+		last func(*life)
+		left bool
+	}{
+		"deleted":            {func(l *life) { l.Remove("a") }, true},
+		"excluded":           {func(l *life) { l.Set("a", Node{"z", Uncounted}, l.now) }, true},
+		"merely not judged":  {func(l *life) { l.Skip("a", l.now) }, false},
+		"still there and up": {func(l *life) { l.Set("a", Node{"z", Up}, l.now) }, true},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			l := begin(stock)
+			l.set("z", Uncounted, "x")
+			l.down("z", "a")
+			if !l.Everywhere() {
+				t.Fatal("the only node that counts is down, and nobody says so")
+			}
+			c.last(l)
+			if out := l.Assess(l.now); out.Left != c.left || l.Everywhere() == c.left {
+				t.Errorf("left: %v, everything down: %v; want %v and the contrary", out.Left, l.Everywhere(), c.left)
+			}
+		})
 	}
 }
 

@@ -127,18 +127,21 @@ func (m *model) setRate(zone string, rate float32, now time.Time) {
 }
 
 func (m *model) assess(now time.Time) {
-	counted, up := 0, 0
+	counted, skipped := 0, 0
 	full := true
 	for zone := range m.state {
 		u, d := m.count(zone, Up), m.count(zone, Down)
-		counted, up = counted+u+d, up+u
+		counted, skipped = counted+u+d, skipped+m.count(zone, Skipped)
 		if u+d > 0 && u > 0 {
 			full = false
 		}
 	}
 	was := m.everywhere
-	if counted > 0 {
+	switch {
+	case counted > 0:
 		m.everywhere = full
+	case skipped == 0:
+		m.everywhere = false
 	}
 	for zone, old := range m.state {
 		u, d := m.count(zone, Up), m.count(zone, Down)
