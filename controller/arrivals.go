@@ -68,8 +68,8 @@ func (a *arrivals) reached(version string) {
 }
 
 // watch feeds arrivals to the queue until the context ends. Whenever the watch
-// has to begin anew, the pods of nodes that are down are gone through again, for
-// some may have arrived in between.
+// has to begin anew, the pods of nodes that are Unknown are gone through again,
+// for some may have arrived in between.
 func (a *arrivals) watch(ctx context.Context, q workqueue.TypedRateLimitingInterface[arrival]) {
 	for again := false; ctx.Err() == nil; again = true {
 		err := a.follow(ctx, q, again)

@@ -31,7 +31,7 @@ type record struct {
 	written *corev1.Node
 	// announce are transitions whose event is still to be created.
 	announce []time.Time
-	// fell is when the watch delivered that the node is down.
+	// fell is when the watch delivered that the node is Unknown.
 	fell time.Time
 }
 
@@ -159,11 +159,11 @@ func (m *memory) pardon(now time.Time) {
 	}
 }
 
-// fell notes when the news of a failure arrived; the earliest counts.
+// fell notes when the news arrived that a node is Unknown.
 func (m *memory) fell(name string, uid types.UID, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if r := m.of(name, uid); r != nil && r.fell.IsZero() {
+	if r := m.of(name, uid); r != nil {
 		r.fell = at
 	}
 }
@@ -211,12 +211,14 @@ func (m *memory) podsMarked(name string, d debt) (fell time.Time) {
 	return fell
 }
 
-// reload makes the pods of every external node that is down due again.
+// reload makes the pods of every external node that is Unknown due again. While a
+// node is False its kubelet has them in hand, and a pod has no readiness to lose
+// yet when it arrives.
 func (m *memory) reload() (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for name, r := range m.records {
-		if r.seen.Source == lifecycle.External && r.seen.Ready.Down() {
+		if r.seen.Source == lifecycle.External && r.seen.Ready.Status == corev1.ConditionUnknown {
 			r.seen.OwesPods = true
 			names = append(names, name)
 		}

@@ -82,6 +82,18 @@ func TestMarkingForOneTransitionDoesNotPayForTheNext(t *testing.T) {
 	}
 }
 
+func TestWhenArrivalsMayHaveBeenMissedOnlyUnknownCostsAllPods(t *testing.T) {
+	for status, want := range map[corev1.ConditionStatus]bool{corev1.ConditionTrue: false, corev1.ConditionFalse: false, corev1.ConditionUnknown: true} {
+		m := newMemory()
+		m.decide(lookAt(nodeAt("1", "u", corev1.ConditionTrue, noon), lifecycle.External, noon))
+		m.decide(lookAt(nodeAt("2", "u", status, noon.Add(time.Second)), lifecycle.External, noon))
+		m.podsMarked("a", m.debt("a"))
+		if names := m.reload(); (len(names) == 1) != want || m.debt("a").pods != want {
+			t.Errorf("%s: the pods of %v are due again, owed: %v", status, names, m.debt("a").pods)
+		}
+	}
+}
+
 func TestAPassFindsWhatWasMissed(t *testing.T) {
 	m := newMemory()
 	looked := *nodeAt("1", "u", corev1.ConditionTrue, noon)

@@ -8,8 +8,11 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/nodewarden/nodewarden/controller/lifecycle"
 )
@@ -113,5 +116,28 @@ func TestWhoeverWaitsForTheNextTurnIsWokenWhenANodeThatGoesRaisesTheRate(t *test
 				t.Errorf("sleeps on, although the next turn is %v away", wait)
 			}
 		})
+	}
+}
+
+func TestAReactionIsTimedFromUnknownEvenIfFalseCameBefore(t *testing.T) {
+	c, _ := watcher(t)
+	k := c.clock.(*clocktesting.FakeClock)
+	q := workqueue.NewTypedRateLimitingQueue(retries[reconcile.Request](c.options))
+	t.Cleanup(q.ShutDown)
+	n := nodeAt("1", "v", corev1.ConditionTrue, noon)
+	c.memory.decide(lookAt(n, lifecycle.External, k.Now()))
+	unknown := k.Now().Add(20 * time.Minute)
+	for _, next := range []*corev1.Node{
+		nodeAt("2", "v", corev1.ConditionFalse, noon),
+		nodeAt("3", "v", corev1.ConditionUnknown, unknown),
+		nodeAt("4", "v", corev1.ConditionUnknown, unknown),
+	} {
+		k.Step(10 * time.Minute)
+		c.nodeEvents().Update(t.Context(), event.TypedUpdateEvent[*corev1.Node]{ObjectOld: n, ObjectNew: next}, q)
+		c.memory.decide(lookAt(next, lifecycle.External, k.Now()))
+		n = next
+	}
+	if fell := c.memory.podsMarked("a", c.memory.debt("a")); !fell.Equal(unknown) {
+		t.Errorf("timed from %v, want %v, when the node became Unknown", fell, unknown)
 	}
 }

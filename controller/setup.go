@@ -175,8 +175,12 @@ func (c *nodes) setup(mgr manager.Manager) error {
 	return nil
 }
 
+func isUnknown(n *corev1.Node) bool {
+	return lifecycle.ReadyOf(n).Status == corev1.ConditionUnknown
+}
+
 // nodeEvents asks for a look at every node that changed, and notes when the news
-// of a failure came.
+// of an Unknown, which costs pods, came.
 func (c *nodes) nodeEvents() handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	look := func(n *corev1.Node, q queue) {
 		c.fresh.confirm(c.clock.Now())
@@ -186,7 +190,7 @@ func (c *nodes) nodeEvents() handler.TypedEventHandler[*corev1.Node, reconcile.R
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[*corev1.Node], q queue) { look(e.Object, q) },
 		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[*corev1.Node], q queue) { look(e.Object, q) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[*corev1.Node], q queue) {
-			if n := e.ObjectNew; !lifecycle.ReadyOf(e.ObjectOld).Down() && lifecycle.ReadyOf(n).Down() {
+			if n := e.ObjectNew; !isUnknown(e.ObjectOld) && isUnknown(n) {
 				c.memory.fell(n.Name, n.UID, c.clock.Now())
 			}
 			look(e.ObjectNew, q)
