@@ -11,16 +11,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Multiples of the node monitor period.
 const (
-	// quietFor is how long the watch of nodes may say nothing before it is
-	// checked whether there was anything to say.
+	// quietFor is how many node monitor periods the watch of nodes may say nothing
+	// before it is checked whether there was anything to say.
 	quietFor = 2
-	// staleAfter is the age from which the cache is not acted on.
-	staleAfter = 4
-	// hopelessAfter is the age from which the process reports itself unhealthy,
-	// so that it is restarted and another one takes over.
-	hopelessAfter = 24
+	// staleAfter is the age, in node monitor periods, from which the cache is not
+	// acted on, and staleAtLeast is the least that comes to: a check takes a second
+	// and confirms the time at which it began, whatever the period.
+	staleAfter   = 4
+	staleAtLeast = 5 * time.Second
+	// hopelessAfter is how many times as old the cache is when the process reports
+	// itself unhealthy, so that it is restarted and another one takes over.
+	hopelessAfter = 6
 )
 
 var errStale = errors.New("the cache of nodes is stale, waiting for its watch")
@@ -59,12 +61,15 @@ func (f *freshness) age() time.Duration {
 	return f.clock.Since(f.at)
 }
 
+// limit is the age from which the cache is stale.
+func (f *freshness) limit() time.Duration { return max(staleAfter*f.period, staleAtLeast) }
+
 // stale says that the cache must not be acted on.
-func (f *freshness) stale() bool { return f.age() > staleAfter*f.period }
+func (f *freshness) stale() bool { return f.age() > f.limit() }
 
 // healthy is a health check that fails when the watch stalls for good.
 func (f *freshness) healthy() error {
-	if age := f.age(); age > hopelessAfter*f.period {
+	if age := f.age(); age > hopelessAfter*f.limit() {
 		return fmt.Errorf("the watch of nodes has been silent for %s although nodes changed", age.Round(time.Second))
 	}
 	return nil

@@ -56,6 +56,47 @@ func TestASilentCacheIsTrustedOnlyIfASecondWatchIsSilentToo(t *testing.T) {
 	}
 }
 
+// open is a second watch during which nothing happens.
+type open struct {
+	*watch.FakeWatcher
+	// until is told when it ends.
+	until func()
+}
+
+func (o open) ResultChan() <-chan watch.Event {
+	o.until()
+	o.Stop()
+	return o.FakeWatcher.ResultChan()
+}
+
+func TestAClusterInWhichNothingHappensIsNeverStale(t *testing.T) {
+	for _, period := range []time.Duration{shortestPeriod, 250 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second} {
+		t.Run(period.String(), func(t *testing.T) {
+			clock := clocktesting.NewFakeClock(noon)
+			f := &freshness{clock: clock, period: period, version: func() string { return "7" }}
+			sound := func() {
+				if f.stale() || f.healthy() != nil {
+					t.Fatalf("stale, or worse, after %v of silence: %v", f.age(), f.healthy())
+				}
+			}
+			f.since = func(context.Context, string) (watch.Interface, error) {
+				return open{watch.NewFakeWithChanSize(0, false), func() {
+					clock.Step(1050 * time.Millisecond)
+					sound()
+				}}, nil
+			}
+			f.confirm(noon)
+			for clock.Since(noon) < time.Minute {
+				clock.Step(period - clock.Since(noon)%period)
+				sound()
+				if err := f.check(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func TestAWatchSilentForGoodEndsTheProcess(t *testing.T) {
 	clock := clocktesting.NewFakeClock(noon)
 	f := &freshness{clock: clock, period: 5 * time.Second}

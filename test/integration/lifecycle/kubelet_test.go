@@ -236,7 +236,7 @@ func TestAStaleCacheOfNodesIsNotActedOn(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if age, _ := rig.Metric(page, "nodewarden_controller_node_cache_age_seconds"); age < 3 {
+		if age, _ := rig.Metric(page, "nodewarden_controller_node_cache_age_seconds"); age < 6 {
 			return fmt.Errorf("the cache is said to be %v s old", age)
 		}
 		return nil
