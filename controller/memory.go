@@ -102,6 +102,16 @@ func (r *record) keep(plan lifecycle.Plan, after lifecycle.Seen) {
 	}
 }
 
+// attempt notes a write that is about to be made, for its answer may be lost. One
+// that nothing would follow is not worth it.
+func (m *memory) attempt(n *corev1.Node, plan lifecycle.Plan) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if r := m.of(n.Name, n.UID); r != nil && plan.Announce {
+		r.seen = r.seen.Try(plan.Since)
+	}
+}
+
 // gaveUp keeps a look whose write succeeded.
 func (m *memory) gaveUp(written *corev1.Node, plan lifecycle.Plan, after lifecycle.Seen) {
 	m.mu.Lock()

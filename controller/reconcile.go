@@ -187,6 +187,7 @@ func (c *nodes) decide(ctx context.Context, n *corev1.Node, source lifecycle.Sou
 				continue
 			}
 		}
+		c.memory.attempt(n, plan)
 		written, err := c.writer.unknown(ctx, n, plan.Unknown)
 		if err == nil {
 			c.memory.gaveUp(written, plan, after)

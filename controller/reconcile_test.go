@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -77,6 +79,36 @@ func TestARenewalThatTheWatchDeliversBeforeTheLiveReadSparesTheNode(t *testing.T
 	}
 	if _, _, err := c.decide(t.Context(), nodeAt("1", "u", corev1.ConditionTrue, noon), lifecycle.Kubelet); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestAWriteThatSucceededThoughItsAnswerWasLostIsFollowedUp(t *testing.T) {
+	for name, retry := range map[string]bool{"at the next look": false, "after the answer to a second attempt was lost as well": true} {
+		t.Run(name, func(t *testing.T) {
+			c, live := watcher(t)
+			at, lost := c.clock.Now(), errors.New("connection lost")
+			live.onPatch = func() error { return lost }
+			live.renew("1", noon)
+			up := nodeAt("1", "u", corev1.ConditionTrue, noon)
+			if _, _, err := c.decide(t.Context(), up, lifecycle.Kubelet); !errors.Is(err, lost) {
+				t.Fatal(err)
+			}
+			if retry {
+				c.clock.(*clocktesting.FakeClock).Step(10 * time.Second)
+				_, _, _ = c.decide(t.Context(), up, lifecycle.Kubelet)
+			}
+			given := nodeAt("2", "u", corev1.ConditionUnknown, at)
+			given.Status.Conditions[0].Reason = lifecycle.ReasonUnknown
+			if _, plan, err := c.decide(t.Context(), given, lifecycle.Kubelet); err != nil || !plan.MarkPods || !plan.Announce {
+				t.Errorf("plans %+v (%v), want pods and event", plan, err)
+			}
+			if d := c.memory.debt("a"); !d.pods || !slices.Equal(d.announce, []time.Time{at}) {
+				t.Errorf("owes %+v, want the pods, and the event of %v", d, at)
+			}
+			if _, plan, _ := c.decide(t.Context(), given, lifecycle.Kubelet); plan.Announce {
+				t.Error("announced twice")
+			}
+		})
 	}
 }
 

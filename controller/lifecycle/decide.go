@@ -25,7 +25,9 @@ type Plan struct {
 }
 
 // Decide looks at a node once. The Seen it returns is to be kept when the plan's
-// Unknown, if any, has been written, and thrown away when that write failed.
+// Unknown, if any, has been written, and thrown away when that write failed or
+// nobody said how it ended. An announced one is to be noted by Try before it is
+// written.
 func Decide(l Look) (Plan, Seen) {
 	ready := ReadyOf(l.Node)
 	seen := l.remember(ready)
@@ -110,14 +112,15 @@ func (l Look) grace(ready Ready) time.Duration {
 // pods in hand, which is how the kubelet source has always been.
 func (l Look) written(ready Ready, plan *Plan, seen *Seen) {
 	seen.Ready = readyIn(plan.Unknown, ready)
-	seen.Reported = corev1.ConditionUnknown
+	seen.Reported, seen.Tried = corev1.ConditionUnknown, nil
 	if ready.Status == corev1.ConditionTrue {
 		plan.Announce, plan.Since = true, seen.Ready.Since
 		seen.OwesPods = true
 	}
 }
 
-// react compares with the previous look and notices what somebody else wrote.
+// react compares with the previous look and notices what somebody else wrote, or
+// we did without learning of it.
 func (l Look) react(ready Ready, plan *Plan, seen *Seen) {
 	if !ready.Down() {
 		seen.OwesPods = false
@@ -127,6 +130,10 @@ func (l Look) react(ready Ready, plan *Plan, seen *Seen) {
 	if l.Before == nil {
 		l.meet(ready, plan, seen)
 		return
+	}
+	if seen.tried(ready) {
+		plan.Announce = true
+		seen.OwesPods, seen.Reported, seen.Tried = true, corev1.ConditionUnknown, nil
 	}
 	if l.Source != External && l.Before.Source != External {
 		return

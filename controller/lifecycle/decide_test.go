@@ -94,6 +94,15 @@ func TestExternalMode(t *testing.T) {
 	}
 }
 
+// tried is the memory of a Ready node that was to be given up at these times.
+func tried(at ...time.Time) *Seen {
+	s := *seenReady(Kubelet, isTrue)
+	for _, t := range at {
+		s = s.Try(t)
+	}
+	return &s
+}
+
 func TestKubeletMode(t *testing.T) {
 	dead := 50*time.Second + 1
 	cases := map[string]struct {
@@ -151,6 +160,12 @@ func TestKubeletMode(t *testing.T) {
 			node: named("a").ready(isUnknown)},
 		"after a restart a young transition of ours is announced": {
 			node: named("a").ready(isUnknown, reason(ReasonUnknown)), now: time.Minute, want: verdict{announce: true}},
+		"an Unknown that we tried to write is ours though nobody said that it succeeded": {
+			node: named("a").ready(isUnknown, reason(ReasonUnknown)), before: tried(noon.Add(-time.Second), noon), want: verdict{announce: true, pods: true}},
+		"one with another transition time is not": {
+			node: named("a").ready(isUnknown, reason(ReasonUnknown)), before: tried(noon.Add(-time.Second))},
+		"nor is one that somebody else wrote in the same second": {
+			node: named("a").ready(isUnknown), before: tried(noon)},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

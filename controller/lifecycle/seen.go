@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,10 @@ type Seen struct {
 	// Timed is since when the source has been listened to, or the last renewal
 	// of the Lease if that came later, on the local clock.
 	Timed time.Time
+	// Tried are the transition times of the latest attempts to give the node up,
+	// from True, that nobody said succeeded: a write can be done and its answer
+	// be lost.
+	Tried []time.Time
 	// OwesPods says that pods of the node are still to be marked NotReady.
 	OwesPods bool
 }
@@ -63,6 +68,24 @@ func older(version, than string) bool {
 func (s Seen) Pardon(now time.Time) Seen {
 	s.Alive = now
 	return s
+}
+
+// tries is how many attempts are remembered. The first that is answered after one
+// that was done tells of it.
+const tries = 8
+
+// Try records that the node is about to be given up by the transition at since.
+func (s Seen) Try(since time.Time) Seen {
+	if slices.ContainsFunc(s.Tried, since.Equal) {
+		return s
+	}
+	s.Tried = append(slices.Clone(s.Tried[max(0, len(s.Tried)+1-tries):]), since)
+	return s
+}
+
+// tried says that this Unknown is an attempt of ours.
+func (s Seen) tried(r Ready) bool {
+	return r.unknown() && r.Reason == ReasonUnknown && slices.ContainsFunc(s.Tried, r.Since.Equal)
 }
 
 // PodsMarked records that no pod is left to mark.
