@@ -105,6 +105,9 @@ func TestAWriteThatSucceededThoughItsAnswerWasLostIsFollowedUp(t *testing.T) {
 			if d := c.memory.debt("a"); !d.pods || !slices.Equal(d.announce, []time.Time{at}) {
 				t.Errorf("owes %+v, want the pods, and the event of %v", d, at)
 			}
+			if !c.memory.marksArrivals(given) {
+				t.Error("pods that arrive keep their readiness")
+			}
 			if _, plan, _ := c.decide(t.Context(), given, lifecycle.Kubelet); plan.Announce {
 				t.Error("announced twice")
 			}
