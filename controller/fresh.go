@@ -23,6 +23,10 @@ const (
 	// hopelessAfter is how many times as old the cache is when the process reports
 	// itself unhealthy, so that it is restarted and another one takes over.
 	hopelessAfter = 6
+	// uncut is how long a second watch lasts at least unless it was cut off. The
+	// server ends it after a second, and the news of its beginning may travel
+	// longer than that of its end.
+	uncut = 900 * time.Millisecond
 )
 
 var errStale = errors.New("the cache of nodes is stale, waiting for its watch")
@@ -87,6 +91,7 @@ func (f *freshness) check(ctx context.Context) error {
 		return fmt.Errorf("watch nodes a second time: %w", err)
 	}
 	defer w.Stop()
+	opened := f.clock.Now()
 	for e := range w.ResultChan() {
 		switch e.Type {
 		case watch.Bookmark:
@@ -97,6 +102,13 @@ func (f *freshness) check(ctx context.Context) error {
 			// confirms it, and if there is none, the next check does not.
 			return nil
 		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	// A lost connection looks like a watch that has come to its end.
+	if lasted := f.clock.Since(opened); lasted < uncut {
+		return fmt.Errorf("watch nodes a second time: cut off after %s, too early to tell", lasted)
 	}
 	f.confirm(asked)
 	return nil

@@ -12,22 +12,41 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
+// open is a second watch that ends by itself, and says nothing of why.
+type open struct {
+	*watch.FakeWatcher
+	// until is told when it ends.
+	until func()
+}
+
+func (o open) ResultChan() <-chan watch.Event {
+	o.until()
+	o.Stop()
+	return o.FakeWatcher.ResultChan()
+}
+
 func TestASilentCacheIsTrustedOnlyIfASecondWatchIsSilentToo(t *testing.T) {
 	refused := errors.New("no")
 	cases := map[string]struct {
-		silence   time.Duration
-		second    []watch.EventType
-		err       error
-		wantAge   time.Duration
-		wantStale bool
-		wantErr   bool
+		silence time.Duration
+		// opening is how long the second watch takes to begin, lasts how long until it ends.
+		opening, lasts time.Duration
+		second         []watch.EventType
+		err            error
+		wantAge        time.Duration
+		wantStale      bool
+		wantErr        bool
 	}{
 		"a short silence is not checked":              {silence: 9 * time.Second, second: []watch.EventType{watch.Modified}, wantAge: 9 * time.Second},
-		"a cluster in which nothing happens is fresh": {silence: time.Hour},
-		"a bookmark is nothing":                       {silence: time.Hour, second: []watch.EventType{watch.Bookmark}},
+		"a cluster in which nothing happens is fresh": {silence: time.Hour, lasts: time.Second, wantAge: time.Second},
+		"a bookmark is nothing":                       {silence: time.Hour, lasts: time.Second, second: []watch.EventType{watch.Bookmark}, wantAge: time.Second},
+		"news of the end may be faster than others":   {silence: time.Hour, lasts: 950 * time.Millisecond, wantAge: 950 * time.Millisecond},
 		"a change that the cache missed is not":       {silence: time.Minute, second: []watch.EventType{watch.Modified}, wantAge: time.Minute, wantStale: true},
 		"a watch that fails proves nothing":           {silence: time.Minute, err: refused, wantAge: time.Minute, wantStale: true, wantErr: true},
-		"nor does one that ends in an error":          {silence: time.Minute, second: []watch.EventType{watch.Error}, wantAge: time.Minute, wantStale: true, wantErr: true},
+		"nor does one that ends in an error":          {silence: time.Minute, lasts: time.Second, second: []watch.EventType{watch.Error}, wantAge: 61 * time.Second, wantStale: true, wantErr: true},
+		"nor one that is cut off":                     {silence: time.Minute, lasts: time.Millisecond, wantAge: time.Minute + time.Millisecond, wantStale: true, wantErr: true},
+		"nor one that is cut off after a bookmark":    {silence: time.Minute, lasts: time.Millisecond, second: []watch.EventType{watch.Bookmark}, wantAge: time.Minute + time.Millisecond, wantStale: true, wantErr: true},
+		"nor one that only took long to open":         {silence: time.Minute, opening: time.Second, lasts: time.Millisecond, wantAge: 61*time.Second + time.Millisecond, wantStale: true, wantErr: true},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -37,12 +56,12 @@ func TestASilentCacheIsTrustedOnlyIfASecondWatchIsSilentToo(t *testing.T) {
 				if version != "7" {
 					t.Errorf("watches from %s", version)
 				}
+				clock.Step(c.opening)
 				w := watch.NewFakeWithChanSize(len(c.second), false)
 				for _, e := range c.second {
 					w.Action(e, &corev1.Node{})
 				}
-				w.Stop()
-				return w, c.err
+				return open{w, func() { clock.Step(c.lasts) }}, c.err
 			}
 			f.confirm(noon)
 			clock.Step(c.silence)
@@ -56,17 +75,18 @@ func TestASilentCacheIsTrustedOnlyIfASecondWatchIsSilentToo(t *testing.T) {
 	}
 }
 
-// open is a second watch during which nothing happens.
-type open struct {
-	*watch.FakeWatcher
-	// until is told when it ends.
-	until func()
-}
-
-func (o open) ResultChan() <-chan watch.Event {
-	o.until()
-	o.Stop()
-	return o.FakeWatcher.ResultChan()
+func TestAWatchThatEndsWithTheProcessIsNoFault(t *testing.T) {
+	clock := clocktesting.NewFakeClock(noon)
+	f := &freshness{clock: clock, period: 5 * time.Second, version: func() string { return "7" }}
+	ctx, stop := context.WithCancel(t.Context())
+	f.since = func(context.Context, string) (watch.Interface, error) {
+		return open{watch.NewFakeWithChanSize(0, false), stop}, nil
+	}
+	f.confirm(noon)
+	clock.Step(time.Minute)
+	if err := f.check(ctx); err != nil || !f.stale() {
+		t.Errorf("stale %v, err %v", f.stale(), err)
+	}
 }
 
 func TestAClusterInWhichNothingHappensIsNeverStale(t *testing.T) {
