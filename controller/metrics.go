@@ -1,6 +1,8 @@
 package controller
 
 import (
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,7 +15,7 @@ import (
 // in-tree controller use where it does the same. A Metrics belongs to one
 // registry; tests make their own.
 type Metrics struct {
-	evictions  *prometheus.CounterVec
+	evictions  *evictions
 	look       prometheus.Histogram
 	pass       prometheus.Histogram
 	source     *prometheus.GaugeVec
@@ -28,11 +30,8 @@ type Metrics struct {
 // NewMetrics registers the metrics with a registry.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
-		registry: r,
-		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "node_collector_evictions_total",
-			Help: "Nodes tainted NoExecute because they were down, by zone. Swaps between the two taints are not counted.",
-		}, []string{"zone"}),
+		registry:  r,
+		evictions: &evictions{counts: map[string]float64{}},
 		look: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "node_collector_update_node_health_duration_seconds",
 			Help:    "How long it took to look at one node and to write what came of it.",
@@ -69,7 +68,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Nodes on the kubelet source that report their status and renew no Lease. They will flap between Unknown and Ready.",
 		}),
 	}
-	r.MustRegister(m.evictions, m.look, m.pass, m.source, m.overruns, m.podsMarked, m.podsFailed, m.reaction, m.unleased)
+	r.MustRegister(m.look, m.pass, m.source, m.overruns, m.podsMarked, m.podsFailed, m.reaction, m.unleased)
 	return m
 }
 
@@ -81,10 +80,10 @@ func (m *Metrics) Sources(sources []lifecycle.Source) {
 }
 
 // Evicted counts one node that was given its NoExecute taint in its turn.
-func (m *Metrics) Evicted(zone string) { m.evictions.WithLabelValues(zone).Inc() }
+func (m *Metrics) Evicted(zone string) { m.evictions.add(zone, 1) }
 
 // ZoneSeen makes the count of a zone start at 0 rather than at 1.
-func (m *Metrics) ZoneSeen(zone string) { m.evictions.WithLabelValues(zone) }
+func (m *Metrics) ZoneSeen(zone string) { m.evictions.add(zone, 0) }
 
 // Looked notes how long one look at a node took.
 func (m *Metrics) Looked(took time.Duration) { m.look.Observe(took.Seconds()) }
@@ -120,12 +119,44 @@ func (m *Metrics) CacheAge(age func() time.Duration) {
 // Zones exports the figures of all zones, asked on every scrape: a zone that is
 // gone has no series.
 func (m *Metrics) Zones(figures func() []zone.Figure) {
-	m.registry.MustRegister(zoneCollector(figures))
+	m.registry.MustRegister(zoneCollector{figures, m.evictions})
 }
 
-type zoneCollector func() []zone.Figure
+// evictions counts by zone. Labels of nodes make zones, so a count that outlived
+// its zone would let whoever labels a node make any number of series.
+type evictions struct {
+	mu     sync.Mutex
+	counts map[string]float64
+}
+
+func (e *evictions) add(zone string, n float64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.counts[zone] += n
+}
+
+// of returns the counts of the zones that there are and forgets all others.
+func (e *evictions) of(there []zone.Figure) map[string]float64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kept := make(map[string]float64, len(there))
+	for _, f := range there {
+		if n, seen := e.counts[f.Zone]; seen {
+			kept[f.Zone] = n
+		}
+	}
+	e.counts = kept
+	return maps.Clone(kept)
+}
+
+type zoneCollector struct {
+	figures   func() []zone.Figure
+	evictions *evictions
+}
 
 var (
+	zoneEvictions = prometheus.NewDesc("node_collector_evictions_total", "Nodes tainted NoExecute because they were down, by zone. Swaps between the two taints are not counted.", []string{"zone"}, nil)
+
 	zoneHealth = prometheus.NewDesc("node_collector_zone_health", "Share of the counted nodes of a zone that are Ready, in percent.", []string{"zone"}, nil)
 	zoneSize   = prometheus.NewDesc("node_collector_zone_size", "Counted nodes of a zone.", []string{"zone"}, nil)
 	zoneDown   = prometheus.NewDesc("node_collector_unhealthy_nodes_in_zone", "Counted nodes of a zone that are not Ready.", []string{"zone"}, nil)
@@ -136,14 +167,18 @@ var (
 
 // Describe names what Collect gives.
 func (c zoneCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{zoneHealth, zoneSize, zoneDown, zoneState, zoneRate, zoneQueue} {
+	for _, d := range []*prometheus.Desc{zoneEvictions, zoneHealth, zoneSize, zoneDown, zoneState, zoneRate, zoneQueue} {
 		ch <- d
 	}
 }
 
 // Collect asks for the figures of this moment.
 func (c zoneCollector) Collect(ch chan<- prometheus.Metric) {
-	for _, f := range c() {
+	figures := c.figures()
+	for zone, n := range c.evictions.of(figures) {
+		ch <- prometheus.MustNewConstMetric(zoneEvictions, prometheus.CounterValue, n, zone)
+	}
+	for _, f := range figures {
 		gauge := func(d *prometheus.Desc, v float64, more ...string) {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, append([]string{f.Zone}, more...)...)
 		}

@@ -17,8 +17,7 @@ func TestTheMetricsPage(t *testing.T) {
 	m := NewMetrics(r)
 	m.Sources([]lifecycle.Source{lifecycle.External})
 	m.ZoneSeen("r:\x00:a")
-	m.ZoneSeen("r:\x00:b")
-	m.Evicted("r:\x00:b")
+	m.Evicted("r:\x00:a")
 	m.Passed(3*time.Second, 2*time.Second)
 	m.PodMarked()
 	m.PodFailed()
@@ -30,8 +29,7 @@ func TestTheMetricsPage(t *testing.T) {
 	want := strings.ReplaceAll(`
 # HELP node_collector_evictions_total Nodes tainted NoExecute because they were down, by zone. Swaps between the two taints are not counted.
 # TYPE node_collector_evictions_total counter
-node_collector_evictions_total{zone="r:NUL:a"} 0
-node_collector_evictions_total{zone="r:NUL:b"} 1
+node_collector_evictions_total{zone="r:NUL:a"} 1
 # HELP node_collector_liveness_source 1 for each configured source of node liveness.
 # TYPE node_collector_liveness_source gauge
 node_collector_liveness_source{source="external"} 1
@@ -89,5 +87,40 @@ nodewarden_controller_zone_waiting_nodes{zone="r:NUL:a"} 2
 	}
 	if problems, err := testutil.GatherAndLint(r, append(compared[:0:0], histograms...)...); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", problems, err)
+	}
+}
+
+func TestTheCountOfAZoneComesAndGoesWithIt(t *testing.T) {
+	const name = "node_collector_evictions_total"
+	r := prometheus.NewPedanticRegistry()
+	m := NewMetrics(r)
+	var there []zone.Figure
+	m.Zones(func() []zone.Figure { return there })
+	for _, step := range []struct {
+		happens func()
+		zones   []string
+		want    string
+	}{
+		{func() { m.ZoneSeen("a") }, []string{"a"}, `{zone="a"} 0`},
+		{func() { m.ZoneSeen("b"); m.Evicted("b"); m.Evicted("b") }, []string{"a", "b"}, `{zone="a"} 0,{zone="b"} 2`},
+		{func() {}, []string{"a"}, `{zone="a"} 0`},
+		{func() { m.ZoneSeen("b") }, []string{"a", "b"}, `{zone="a"} 0,{zone="b"} 0`},
+		{func() {}, nil, ``},
+	} {
+		step.happens()
+		there = nil
+		for _, z := range step.zones {
+			there = append(there, zone.Figure{Zone: z})
+		}
+		want := "# HELP " + name + " Nodes tainted NoExecute because they were down, by zone. Swaps between the two taints are not counted.\n# TYPE " + name + " counter\n"
+		for series := range strings.SplitSeq(step.want, ",") {
+			want += name + series + "\n"
+		}
+		if step.want == "" {
+			want = ""
+		}
+		if err := testutil.GatherAndCompare(r, strings.NewReader(want), name); err != nil {
+			t.Errorf("zones %q: %v", step.zones, err)
+		}
 	}
 }
