@@ -60,7 +60,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 		reaction: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "nodewarden_controller_reaction_seconds",
-			Help:    "Time from the watch event that showed a node down to the write of its last pod.",
+			Help:    "Time from the watch event that showed a node Unknown to the write of its last pod.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}),
 		unleased: prometheus.NewGauge(prometheus.GaugeOpts{
