@@ -66,9 +66,19 @@ func meets(r labels.Requirement) (string, error) {
 		return has + ` && ` + value + ` in ` + texts(r.Values().List()), nil
 	case selection.NotIn, selection.NotEquals:
 		return `!(` + has + ` && ` + value + ` in ` + texts(r.Values().List()) + `)`, nil
+	case selection.GreaterThan:
+		return numeric(has, value) + ` && int(` + value + `) > ` + r.Values().List()[0], nil
+	case selection.LessThan:
+		return numeric(has, value) + ` && int(` + value + `) < ` + r.Values().List()[0], nil
 	default:
 		return "", fmt.Errorf("operator %q has no form in CEL", r.Operator())
 	}
+}
+
+// numeric guards a conversion to int, which errs on other text. Labels that
+// are numbers above 10^18 count as no numbers.
+func numeric(has, value string) string {
+	return has + ` && ` + value + `.matches("^0*[0-9]{1,18}$")`
 }
 
 func texts(values []string) string {
