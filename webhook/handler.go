@@ -31,7 +31,8 @@ const (
 	// small bounds the bodies, in bytes, of which there may be smallRoom bytes at
 	// a time; two big Nodes fit. Of larger ones, or of unknown length, there may
 	// be maxLarge, so that memory is bounded whatever strangers send: what is
-	// decoded of a body takes at most twice its length, or its turn (thorough).
+	// decoded of a body takes at most three times its length, or waits for its
+	// turn (takeTurn).
 	small     = 256 << 10
 	smallRoom = 16 << 20
 	maxLarge  = 3
@@ -260,17 +261,13 @@ func (s *scratch) arrive(announced int64) (int64, error) {
 	beginning := min(announced, roomAtFirst)
 	s.body.Grow(int(beginning) + bytes.MinRead)
 	n, err := io.CopyN(&s.body, &s.limited, beginning)
+	if errors.Is(err, io.EOF) {
+		return n, nil // shorter than announced: the reader of the review says so
+	}
 	if err != nil {
-		return n, unlessEnd(err)
+		return n, err
 	}
 	s.body.Grow(int(announced-beginning) + bytes.MinRead)
 	rest, err := s.body.ReadFrom(&s.limited)
 	return n + rest, err
-}
-
-func unlessEnd(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
 }
