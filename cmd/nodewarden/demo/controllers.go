@@ -195,6 +195,8 @@ type sighting struct {
 	at   time.Time
 }
 
+var errWatchEnded = errors.New("n3: the API server ended a watch before everything had happened")
+
 // reaction watches n3 and its pods, and returns what happened to them, the
 // write first and each once, when everything expected of an outage has.
 func reaction(ctx context.Context, c kubernetes.Interface) (func() ([]sighting, error), error) {
@@ -224,7 +226,10 @@ func reaction(ctx context.Context, c kubernetes.Interface) (func() ([]sighting, 
 			select {
 			case <-ctx.Done():
 				return seen, fmt.Errorf("n3: only %d sightings, %d pods not Ready", len(seen), len(down))
-			case e := <-nodes.ResultChan():
+			case e, open := <-nodes.ResultChan():
+				if !open {
+					return seen, errWatchEnded
+				}
 				if n, ok := e.Object.(*corev1.Node); ok && ready(n).Status == corev1.ConditionUnknown {
 					saw("the write itself")
 					for _, t := range n.Spec.Taints {
@@ -233,7 +238,10 @@ func reaction(ctx context.Context, c kubernetes.Interface) (func() ([]sighting, 
 						}
 					}
 				}
-			case e := <-pods.ResultChan():
+			case e, open := <-pods.ResultChan():
+				if !open {
+					return seen, errWatchEnded
+				}
 				if p, ok := e.Object.(*corev1.Pod); ok && !podReady(p) && !down[p.Name] {
 					down[p.Name] = true
 					saw(fmt.Sprintf("%d of %d pods NotReady", len(down), podsOnN3))

@@ -242,7 +242,7 @@ func TestAStaleCacheOfNodesIsNotActedOn(t *testing.T) {
 		return nil
 	})
 	// The node is well; only the controller cannot know.
-	p := r.Pod(t, "stale-a", "stale-p")
+	p := r.ArrivingPod(t, "stale-a", "stale-p")
 	rig.Never(t, 2*time.Second, untouched(t, p))
 	proxy.Thaw()
 	rig.Eventually(t, soon, r.TaintsAre(t, "stale-a"))

@@ -135,18 +135,7 @@ func TestPodsThatArriveAreJudgedByTheNodeAsItIs(t *testing.T) {
 	r.Detect(t, "b04-a")
 	rig.Eventually(t, soon, r.TaintsAre(t, "b04-a", "unreachable:NoSchedule", "unreachable:NoExecute"))
 
-	// A pod that is bound by the scheduler's call while it says it is Ready.
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "b04-bound", Namespace: rig.Pods}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}}}
-	if _, err := r.Admin.CoreV1().Pods(rig.Pods).Create(t.Context(), p, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.SetPodReady(t.Context(), "b04-bound", corev1.ConditionTrue); err != nil {
-		t.Fatal(err)
-	}
-	binding := &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "b04-bound", Namespace: rig.Pods}, Target: corev1.ObjectReference{Kind: "Node", Name: "b04-a"}}
-	if err := r.Admin.CoreV1().Pods(rig.Pods).Bind(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	r.ArrivingPod(t, "b04-a", "b04-bound")
 	rig.Eventually(t, soon, r.PodIs(t, "b04-bound", corev1.ConditionFalse))
 
 	// The node recovers with a write that does not move its heartbeat.

@@ -163,6 +163,22 @@ func (r *Rig) CreatePod(ctx context.Context, node, name string, change ...func(*
 	return r.SetPodReady(ctx, p.Name, corev1.ConditionTrue)
 }
 
+// ArrivingPod is a pod that is bound, by the scheduler's call, while it says that
+// it is Ready: one that a controller has to judge on its arrival.
+func (r *Rig) ArrivingPod(t testing.TB, node, name string) *corev1.Pod {
+	t.Helper()
+	r.Pod(t, "", name)
+	pods := r.Admin.CoreV1().Pods(Pods)
+	if err := pods.Bind(t.Context(), &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Pods}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
 // SetPodReady writes a pod's status as its kubelet would.
 func (r *Rig) SetPodReady(ctx context.Context, name string, status corev1.ConditionStatus) (*corev1.Pod, error) {
 	body := fmt.Appendf(nil, `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q,"reason":"Probed","message":"probe says so","lastTransitionTime":%q}]}}`, status, time.Now().Add(-time.Minute).UTC().Format(time.RFC3339))
