@@ -48,10 +48,20 @@ func Instant(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Second)
 }
 
+// MaxManaged bounds the managedFields entries that are looked through. API
+// servers merge what updates leave behind, but not what applies do, and clients
+// may write entries of their own. The bound is that of CEL, a hundred times what
+// a busy node has; of more than that no time is read.
+const MaxManaged = 1_000
+
 // ReadyTimes reads from managedFields when Ready was written, by the API
 // server's clock: the newest status entry that owns its lastHeartbeatTime, and
-// the newest one that owns any field of it. Zero where there is none.
+// the newest one that owns any field of it. Zero where there is none, and where
+// there are more than MaxManaged entries.
 func ReadyTimes(managed []metav1.ManagedFieldsEntry) (heartbeat, any time.Time) {
+	if len(managed) > MaxManaged {
+		return heartbeat, any
+	}
 	for _, w := range ReadyWriters(managed) {
 		if w.At.After(any) {
 			any = w.At

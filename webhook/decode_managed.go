@@ -3,6 +3,8 @@ package webhook
 import (
 	"bytes"
 	"time"
+
+	"github.com/nodewarden/nodewarden/contract"
 )
 
 // readManaged reads from managedFields what contract.ReadyTimes reads: when
@@ -14,7 +16,8 @@ func (d *decoder) readManaged(raw []byte) (heartbeat, any time.Time, err error) 
 	c := &d.part
 	c.start(raw)
 	d.managed = d.managed[:0]
-	if err = c.elements(d.readEntry); err != nil {
+	n := 0
+	if err = c.elements(func() error { n++; return d.readEntry() }); err != nil || n > contract.MaxManaged {
 		return heartbeat, any, err
 	}
 	for i := range d.managed {

@@ -141,6 +141,10 @@ func nodeTexts() []string {
 	for _, f := range oddFields {
 		texts = append(texts, managedBy(f))
 	}
+	entry := `{"subresource":"status","time":"2026-03-01T10:00:00Z","fieldsV1":` + oddFields[8] + `}`
+	for _, others := range []int{contract.MaxManaged - 1, contract.MaxManaged} {
+		texts = append(texts, nodeOf(`{"managedFields":[`+strings.Repeat("null,", others)+entry+`]}`, `{}`))
+	}
 	return texts
 }
 

@@ -96,9 +96,10 @@ var ready = beforeAndAfter + `.map(conditions,
 // clock are what the API server's clock said, in seconds, when the kubelet last
 // spoke, and at this write: the latest times of those status entries in the
 // managedFields before and after that own fields of Ready, its heartbeat in the
-// first case; 0 where that is not known or cannot be reckoned with.
+// first case; 0 where that is not known or cannot be reckoned with, or takes too
+// long to find.
 var clock = `[[dyn(oldObject), dyn("f:lastHeartbeatTime")], [dyn(object), dyn("")]].map(of,
-  [(of[0] == null ? [] : of[0].metadata.?managedFields.orValue([])).filter(m,
+  [[of[0] == null ? [] : of[0].metadata.?managedFields.orValue([])].map(all, size(all) > ` + strconv.Itoa(contract.MaxManaged) + ` ? [] : all)[0].filter(m,
     m.?subresource.orValue("") == "status" && m.?time.orValue(null) != null &&
     [m.?fieldsV1[?"f:status"][?"f:conditions"][?'k:{"type":"Ready"}'].orValue(dyn(null))].exists(owned,
       type(owned) == map && (of[1] == "" || of[1] in owned))).map(m, string(m.time))].map(times,

@@ -150,15 +150,19 @@ func hostile(n int) map[string]request {
 		one(ready(wide+"a", wide+"b", "", metav1.Time{}), kubelets))
 	add("nothing at all", one(), &corev1.Node{})
 	add("a creation without status or name", nil, &corev1.Node{})
-	managed := one(ready("Unknown", "Gone", "", metav1.NewTime(writes.Noon)))
-	for range 1_000 {
-		t := metav1.NewTime(writes.Noon)
-		managed.ManagedFields = append(managed.ManagedFields, metav1.ManagedFieldsEntry{Subresource: "status", Time: &t,
-			FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:lastHeartbeatTime":{}}}}}`)})
+	for name, managers := range map[string]int{
+		"as many managers as are looked through": contract.MaxManaged, "one manager too many": contract.MaxManaged + 1, "a crowd of managers": 12_000,
+	} {
+		managed := one(ready("Unknown", "Gone", "", metav1.NewTime(writes.Noon)))
+		for range managers {
+			t := metav1.NewTime(writes.Noon)
+			managed.ManagedFields = append(managed.ManagedFields, metav1.ManagedFieldsEntry{Subresource: "status", Time: &t,
+				FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{"k:{\"type\":\"Ready\"}":{"f:lastHeartbeatTime":{}}}}}`)})
+		}
+		old := managed.DeepCopy()
+		old.Status.Conditions[0] = kubelets
+		add(name, old, managed)
 	}
-	old := managed.DeepCopy()
-	old.Status.Conditions[0] = kubelets
-	add("a thousand managers", old, managed)
 	return all
 }
 
