@@ -67,8 +67,8 @@ func (p *picture) Update(obj any) error {
 
 // take returns what to know of n from now on.
 func (p *picture) take(n *corev1.Node, now time.Time) node {
-	named := contract.ReadyWriters(n.ManagedFields)
-	p.writers.saw(named)
+	named := plausible(contract.ReadyWriters(n.ManagedFields), now)
+	p.writers.saw(named, now)
 	return read(n, named).following(p.known[n.Name], now)
 }
 

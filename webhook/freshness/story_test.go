@@ -163,6 +163,15 @@ func TestAStampFromTheFutureDoesNotPutThePictureThere(t *testing.T) {
 	}
 }
 
+func TestAStampOfTheFarFutureIsNotBelieved(t *testing.T) {
+	far := noon.AddDate(5000, 0, 0)
+	l := begin(t, heard("n", noon).by("kubelet", noon).by("forger", far)).until(15.1).bookmark().seen(1, 0)
+	l.event(heard("n", at(15)).by("kubelet", at(15)).by("forger", far)).seen(0, 0)
+	if f := l.figures(); len(f.writers) != 0 {
+		t.Errorf("the external writers are %v, want none", f.writers)
+	}
+}
+
 func TestTheAPIServersClockRules(t *testing.T) {
 	for name, off := range map[string]time.Duration{"ours is 20 min ahead": -20 * time.Minute, "ours is right": 0, "ours is 20 min behind": 20 * time.Minute} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package freshness
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,10 @@ const (
 	// forgotten is how long an external writer is listed after its last write: one
 	// that was retired does not stay for as long as the process lives.
 	forgotten = 30 * 24 * time.Hour
+	// maxAhead bounds how far API servers' clocks are ahead of each other. A stamp
+	// beyond was made up, or by a clock that was wrong, and would be the latest for
+	// as long as it stands.
+	maxAhead = 24 * time.Hour
 	// unrecorded is the label of a last writer that managedFields do not name.
 	unrecorded = "unrecorded"
 )
@@ -34,10 +39,16 @@ var expected = map[string]bool{
 // fields of Ready again takes the detector's name off the node.
 type writers map[string]time.Time
 
-// saw notes the writers that one node names.
-func (w writers) saw(named []contract.ReadyWriter) {
+// plausible leaves out the writers that wrote in the future.
+func plausible(named []contract.ReadyWriter, now time.Time) []contract.ReadyWriter {
+	return slices.DeleteFunc(named, func(n contract.ReadyWriter) bool { return n.At.Sub(now) > maxAhead })
+}
+
+// saw notes the writers that one node names. The label of one that is forgotten
+// is another's.
+func (w writers) saw(named []contract.ReadyWriter, now time.Time) {
 	for _, n := range named {
-		if expected[n.Manager] {
+		if expected[n.Manager] || now.Sub(n.At) > forgotten {
 			continue
 		}
 		name := label(n.Manager)

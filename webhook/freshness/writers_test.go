@@ -28,9 +28,9 @@ func TestASilentDetectorAmongSeveralIsSeen(t *testing.T) {
 func TestWritersAreBounded(t *testing.T) {
 	w := writers{}
 	for i := range 3 * maxWriters {
-		w.saw([]contract.ReadyWriter{{Manager: fmt.Sprintf("m%d", i), At: at(float64(i))}})
+		w.saw([]contract.ReadyWriter{{Manager: fmt.Sprintf("m%d", i), At: at(float64(i))}}, at(1000))
 	}
-	w.saw([]contract.ReadyWriter{{Manager: "m0", At: at(1000)}})
+	w.saw([]contract.ReadyWriter{{Manager: "m0", At: at(1000)}}, at(1000))
 	if len(w) != maxWriters+1 || !w[otherWriters].Equal(at(3*maxWriters-1)) || !w["m0"].Equal(at(1000)) {
 		t.Errorf("%d writers, other last wrote at %s, m0 at %s", len(w), w[otherWriters], w["m0"])
 	}
@@ -38,12 +38,24 @@ func TestWritersAreBounded(t *testing.T) {
 
 func TestAWriterIsForgottenThirtyDaysAfterItsLastWrite(t *testing.T) {
 	w := writers{}
-	w.saw([]contract.ReadyWriter{{Manager: "retired", At: noon}, {Manager: "probes", At: noon.Add(time.Hour)}})
+	w.saw([]contract.ReadyWriter{{Manager: "retired", At: noon}, {Manager: "probes", At: noon.Add(time.Hour)}}, noon)
 	if got := w.recent(noon.Add(forgotten)); len(got) != 2 {
 		t.Errorf("after %s: %v", forgotten, got)
 	}
 	if got := w.recent(noon.Add(forgotten + time.Minute)); len(got) != 1 || got["probes"].IsZero() {
 		t.Errorf("a minute later: %v", got)
+	}
+}
+
+func TestRetiredWritersTakeNoLabelFromThoseWhoWrite(t *testing.T) {
+	now := noon.Add(2 * forgotten)
+	w := writers{}
+	for i := range 2 * maxWriters {
+		w.saw([]contract.ReadyWriter{{Manager: fmt.Sprintf("retired-%d", i), At: noon}}, now)
+	}
+	w.saw([]contract.ReadyWriter{{Manager: "probes", At: now}}, now)
+	if len(w) != 1 || !w["probes"].Equal(now) {
+		t.Errorf("the writers are %v, want probes alone", w)
 	}
 }
 
