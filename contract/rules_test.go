@@ -403,7 +403,7 @@ func TestRefusalsNameFieldValuesAndRemedy(t *testing.T) {
 		"a reserved reason": {func(w *Write) { w.is().Reason = "NodeStatusUnknown" },
 			`[ReservedReason] status.conditions[Ready].reason is reserved for the node lifecycle controller (was "KubeletReady", is "NodeStatusUnknown"): send a reason of your own, such as OutOfBandProbeFailed`},
 		"a heartbeat": {func(w *Write) { w.is().Heartbeat = at(40) },
-			`[HeartbeatModified] status.conditions[Ready].lastHeartbeatTime is the kubelet's and must stay as it is (was 2026-11-29T12:00:00Z, is 2026-11-29T12:00:40Z): leave lastHeartbeatTime out of the patch, or send 2026-11-29T12:00:00Z`},
+			`[HeartbeatModified] status.conditions[Ready].lastHeartbeatTime is the kubelet's and must stay as it is (was 2026-11-29T12:00:00Z, is 2026-11-29T12:00:40Z): leave lastHeartbeatTime out of a strategic merge patch, which keeps it; in any other request send 2026-11-29T12:00:00Z`},
 		"a stale intent": {func(w *Write) { w.is().Transition = at(-10) },
 			`[NewerReady] status.conditions[Ready].lastTransitionTime is not later than the kubelet's last word at 2026-11-29T12:00:00Z (was 2026-11-29T11:00:00Z, is 2026-11-29T11:59:50Z): look again, then send the time of the transition, 2026-11-29T12:00:01Z or later`},
 		"a hold": {func(w *Write) { w.was().Transition = noon; w.Now, w.is().Transition = at(3), at(3) },

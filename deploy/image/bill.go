@@ -49,14 +49,14 @@ const none = "NOASSERTION"
 
 // billOfMaterials lists the modules that went into a program, as the program
 // itself knows them.
-func billOfMaterials(binary, program string, o options) ([]byte, error) {
+func billOfMaterials(binary, program, platform string, o options) ([]byte, error) {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return nil, fmt.Errorf("read what the program is made of: %w", err)
 	}
 	doc := spdxDocument{
 		Version: "SPDX-2.3", License: "CC0-1.0", ID: "SPDXRef-DOCUMENT", Name: program + " " + o.version,
-		Namespace: "https://github.com/nodewarden/nodewarden/sbom/" + program + "/" + o.version + "/" + o.commit,
+		Namespace: "https://github.com/nodewarden/nodewarden/sbom/" + program + "/" + o.version + "/" + o.commit + "/" + platform,
 		Creation:  spdxCreation{Created: o.created.UTC().Format(time.RFC3339), Creators: []string{"Tool: nodewarden-image"}},
 	}
 	ours := spdxPackage{ID: "SPDXRef-program", Name: program, Version: o.version, Download: none, Comment: "commit " + o.commit}

@@ -26,7 +26,7 @@ func compile(ctx context.Context, program, platform, to string, o options) error
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", strings.Join(flags, " "), "-o", to,
 		"github.com/nodewarden/nodewarden/cmd/"+program)
 	goos, goarch, _ := strings.Cut(platform, "/")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch, "GOFLAGS=")
+	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=readonly", "GOEXPERIMENT=", "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch, "GOAMD64=v1", "GOARM64=v8.0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build for %s (run this in a clone of the repository): %w\n%s", platform, err, out)
 	}

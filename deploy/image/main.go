@@ -103,7 +103,7 @@ func writeImage(ctx context.Context, program string, o options) error {
 		if err := compile(ctx, program, platform, binary, o); err != nil {
 			return err
 		}
-		bill, err := billOfMaterials(binary, program, o)
+		bill, err := billOfMaterials(binary, program, platform, o)
 		if err != nil {
 			return err
 		}

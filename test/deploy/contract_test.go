@@ -239,7 +239,7 @@ func policyValues(n int) map[string]map[string]any {
 	all := map[string]map[string]any{
 		"untouched": {}, "enforce": {"profile": "enforce"}, "audit": {"profile": "audit"},
 		"no holds":                                      {"profile": "enforce", "recoveryHold": "0s"},
-		"nobody but kubelets is spared":                 {"lifecycle": []any{}},
+		"a lifecycle controller of another name":        {"lifecycle": []any{map[string]any{"user": "kcm"}}},
 		"a backslash in a name":                         {"standIns": []any{map[string]any{"user": `CORP\kubelets "all"`, "group": "a b"}}},
 		"holds in other units":                          {"profile": "enforce", "recoveryHold": "1h1m30s", "maxClockSkew": "90m", "signalPersistence": "45s", "rules": map[string]any{"SignalTooYoung": "deny"}},
 		"names that read like CEL":                      {"profile": "enforce", "detectors": []any{map[string]any{"user": `facts.ready "facts.is`, "nodeSelector": map[string]any{"matchLabels": map[string]any{"facts.was/pool": "facts.now"}}}}, "standIns": []any{map[string]any{"user": "facts.stamp"}}, "rules": map[string]any{"UnauthorizedDetector": "deny"}},
@@ -290,7 +290,7 @@ func chosen(chance *rand.Rand) map[string]any {
 	v["rules"] = rules
 	v["standIns"] = several(chance.IntN(3), func() any { return identity(chance) })
 	if chance.IntN(2) == 0 {
-		v["lifecycle"] = several(chance.IntN(3), func() any { return identity(chance) })
+		v["lifecycle"] = several(1+chance.IntN(2), func() any { return identity(chance) })
 	}
 	return v
 }
@@ -348,6 +348,7 @@ func TestValuesThatCannotWorkAreRefusedByName(t *testing.T) {
 		"a rule that is none":         {values{}.at("policy.rules.ReservedReasons", "deny"), []string{"ReservedReasons"}},
 		"a value that is none":        {values{}.at("webhook.replica", 3), []string{"replica"}},
 		"a name beyond ASCII":         {values{}.at("policy.standIns", []any{map[string]any{"user": "ä"}}), []string{"/policy/standIns/0/user"}},
+		"nobody who tends nodes":      {values{}.at("policy.lifecycle", []any{}), []string{"policy.lifecycle: an empty list has kube-controller-manager judged"}},
 		"a number that needs a quote": {values{}.at("policy.recoveryHold", 10), []string{"/policy/recoveryHold"}},
 		"several at once": {values{}.at("policy.recoveryHold", "25h").at("policy.maxClockSkew", "0s").
 			at("policy.detectors", []any{map[string]any{"user": "a"}}).at("policy.standIns", []any{map[string]any{}, map[string]any{"user": "system:node:n1"}}),

@@ -27,7 +27,7 @@ func TestTheNotesSayWhatComesNext(t *testing.T) {
 		"enforced, with images of one's own": {values{}.at("policy.profile", "enforce").at("image.registry", "registry.local/x"),
 			[]string{"Break-glass"}, []string{"THE IMAGES ARE NOT THERE", "Nothing is refused yet"}},
 		"without a webhook":          {values{"install": "policy-alone"}, []string{"apiserver_validating_admission_policy_check_total"}, []string{"deployment/nodewarden-webhook"}},
-		"in the in-tree one's place": {values{}.at("controller.mode", "replace"), []string{"must hold --controllers=*,-node-lifecycle-controller"}, []string{"must NOT"}},
+		"in the in-tree one's place": {values{}.at("controller.mode", "replace"), []string{"--controllers must hold -node-lifecycle-controller"}, []string{"must NOT"}},
 		"beside the in-tree one":     {values{}.at("controller.mode", "beside"), []string{"must NOT switch node-lifecycle-controller off"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,7 +39,7 @@ livenessSource: external
 standIns:
 - serviceAccount: {namespace: kwok, name: kwok-controller}
 - {user: system:node, group: system:nodes}
-lifecycle: []
+lifecycle: [{user: kcm}]
 controller: {serviceAccount: {namespace: infra, name: warden}}
 detectors:
 - serviceAccount: {namespace: liveness, name: detector}
@@ -56,6 +56,7 @@ stalled: {statusReportPeriod: 1m, afterPeriods: 5, maxNamedNodes: 0}
 		Rules:             map[contract.Rule]contract.Action{contract.SignalTooYoung: contract.Warn, contract.UnauthorizedDetector: contract.Deny},
 		SignalPersistence: 30 * time.Second, MaxClockSkew: 2 * time.Minute,
 		StandIns:   []contract.Identity{contract.ServiceAccount("kwok", "kwok-controller"), {User: "system:node", Group: "system:nodes"}},
+		Lifecycle:  []contract.Identity{{User: "kcm"}},
 		Controller: contract.ServiceAccount("infra", "warden"),
 		Detectors:  []contract.Detector{{Identity: contract.ServiceAccount("liveness", "detector"), Nodes: p.Detectors[0].Nodes}, {Identity: contract.Identity{User: "probe"}}},
 	}
@@ -118,6 +119,7 @@ stalled: {afterPeriods: 0}
 			`livenessSource: Unsupported value: "lease"`, `stalled.afterPeriods: Invalid value: 0`,
 		}},
 		"an action that is no text":                {head + "rules: {ReservedReason: 3, ReasonMissing: true, Foo: deny}\n", []string{`rules[ReservedReason]: Unsupported value: "3"`, `rules[ReasonMissing]: Unsupported value: "true"`, `rules: Unsupported value: "Foo"`}},
+		"nobody who tends nodes":                   {head + "lifecycle: []\n", []string{"lifecycle: Required value: an empty list has kube-controller-manager judged"}},
 		"rules that are a list":                    {head + "rules: [ReservedReason]\n", []string{"rules: want rules with their actions"}},
 		"unknown fields beside others":             {head + "profiles: enforce\nrecoveryHold: -1s\n", []string{`unknown field "profiles"`, `recoveryHold: Invalid value: "-1s"`}},
 		"a field given twice":                      {head + "profile: warn\nprofile: audit\n", []string{`key "profile" already set`}},

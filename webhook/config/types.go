@@ -43,7 +43,7 @@ type WebhookConfiguration struct {
 	StandIns []Identity `json:"standIns,omitempty"`
 	// Lifecycle are the identities of the in-tree node lifecycle controller;
 	// default the service account kube-system/node-controller and the user
-	// system:kube-controller-manager. An empty list means none.
+	// system:kube-controller-manager. A list takes their place, and names somebody.
 	Lifecycle *[]Identity `json:"lifecycle,omitempty"`
 	// Controller is nodewarden's own controller; default the service account
 	// nodewarden-system/nodewarden-controller.

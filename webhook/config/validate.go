@@ -39,6 +39,10 @@ func (c *WebhookConfiguration) Validate() field.ErrorList {
 	for i, id := range c.StandIns {
 		errs = append(errs, id.validate(field.NewPath("standIns").Index(i))...)
 	}
+	if len(*c.Lifecycle) == 0 {
+		errs = append(errs, field.Required(field.NewPath("lifecycle"),
+			"an empty list has kube-controller-manager judged like any detector, and then nobody marks dead nodes; leave it out for the usual identities, or name yours"))
+	}
 	for i, id := range *c.Lifecycle {
 		errs = append(errs, id.validate(field.NewPath("lifecycle").Index(i))...)
 	}

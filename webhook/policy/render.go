@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"path"
 	"strings"
@@ -68,6 +69,9 @@ func RenderStatic(p contract.Policy, server Version, folder string) ([]File, err
 	set, err := Policies(p, Options{Server: server, Static: true})
 	if err != nil {
 		return nil, err
+	}
+	if len(set.Guards) == 0 {
+		return nil, errors.New("every rule is off, and an API server does not start with a file that holds no policy; turn a rule on, or leave the files away")
 	}
 	manifests := path.Join(StaticManifests, PolicyFile)
 	text, err := encode(set.head(p)+"\nThe API server reads this file itself and again when it changes; nobody can change or delete it through the API.", set.documents(p))

@@ -122,3 +122,15 @@ func documents(t *testing.T, text []byte) [][]byte {
 	}
 	return all
 }
+
+// An API server takes a manifest of comments alone for a broken one.
+func TestNothingToLoadIsNotRenderedAsFiles(t *testing.T) {
+	p := contract.Default(contract.Enforce)
+	p.Rules = map[contract.Rule]contract.Action{}
+	for _, r := range contract.Rules() {
+		p.Rules[r] = contract.Off
+	}
+	if files, err := RenderStatic(p, Version{}, "/etc/kubernetes/nodewarden"); err == nil || !strings.Contains(err.Error(), "every rule is off") {
+		t.Errorf("%d files, error %v", len(files), err)
+	}
+}

@@ -67,8 +67,7 @@ func clauses(p *contract.Policy) []clause {
 			`facts.judged && facts.is.heartbeat != facts.was.heartbeat`,
 			about("lastHeartbeatTime", `"is the kubelet's and must stay as it is"`,
 				`(facts.was.heartbeat == "" ? "leave lastHeartbeatTime out: the kubelet has not set one" :
-  (facts.is.heartbeat == "" ? "leave lastHeartbeatTime out of a strategic merge patch, which keeps it; in any other request send " :
-  "leave lastHeartbeatTime out of the patch, or send ") + `+stamp("facts.was.heartbeat")+`)`)},
+  "leave lastHeartbeatTime out of a strategic merge patch, which keeps it; in any other request send " + `+stamp("facts.was.heartbeat")+`)`)},
 		{contract.TransitionTimeMissing,
 			`facts.is.transition == ""`,
 			about("lastTransitionTime", `"is missing"`, stampToSend)},

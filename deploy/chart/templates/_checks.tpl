@@ -24,6 +24,7 @@ which the servers tell it.
     {{- end -}}
   {{- end -}}
 {{- end -}}
+{{- if not $p.lifecycle -}}{{- $wrong = append $wrong "policy.lifecycle: an empty list has kube-controller-manager judged like any detector, and then nobody marks dead nodes; leave it out for the usual identities, or name yours" -}}{{- end -}}
 {{- $spared := list -}}
 {{- range $list := list "standIns" "lifecycle" -}}
   {{- range get $p $list -}}{{- $spared = append $spared (dict "is" . "where" (printf "is listed under policy.%s as well" $list)) -}}{{- end -}}
