@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"strings"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
@@ -18,8 +19,9 @@ const FromClusterAPI Basis = "Cluster API 1.14.2"
 // capiObject is the part of a KubeadmControlPlane or KubeadmConfigTemplate
 // that decides whether a kubelet patch reaches kubeadm.
 type capiObject struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
 		Name string `json:"name"`
 	} `json:"metadata"`
 	Spec struct {
@@ -48,15 +50,20 @@ type patched struct {
 
 // LintClusterAPI looks at the KubeadmControlPlanes and KubeadmConfigTemplates
 // of a manifest: does every kubelet patch that they put on a machine get read
-// there? Other objects are passed over.
+// there? Other objects are passed over; a file without any of Cluster API is an
+// error, for it is not the one that was meant.
 func LintClusterAPI(f File) ([]Finding, error) {
 	if f.Err != nil {
 		return nil, f.Err
 	}
 	var found []Finding
+	looked := false
 	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(f.Data)))
 	for line := 1; ; {
 		doc, err := reader.Read()
+		if errors.Is(err, io.EOF) && !looked {
+			return nil, fmt.Errorf("%s: holds no object of Cluster API: want documents such as a KubeadmControlPlane or a KubeadmConfigTemplate, none of them inside of a List", f.Name)
+		}
 		if errors.Is(err, io.EOF) {
 			sortFindings(found)
 			return found, nil
@@ -68,9 +75,16 @@ func LintClusterAPI(f File) ([]Finding, error) {
 		if err := yaml.Unmarshal(doc, &o); err != nil {
 			return nil, fmt.Errorf("%s: document at line %d: %w", f.Name, line, err)
 		}
+		looked = looked || o.ofClusterAPI()
 		found = append(found, o.lint(f.Name, linesOf(doc), line-1)...)
 		line += bytes.Count(doc, []byte("\n")) + 1
 	}
+}
+
+// ofClusterAPI: do its groups hold the object?
+func (o capiObject) ofClusterAPI() bool {
+	group, _, _ := strings.Cut(o.APIVersion, "/")
+	return group == "cluster.x-k8s.io" || strings.HasSuffix(group, ".cluster.x-k8s.io")
 }
 
 // capiCheck is one object on its way through the checks.

@@ -32,12 +32,8 @@ const (
 	kubeletFolder = "2-kubelets/"
 )
 
-func ofPlane(name, text string) stepFile {
-	return stepFile{File{Name: name, Data: []byte(text)}, false}
-}
-
-func ofKubelets(name, text string) stepFile {
-	return stepFile{File{Name: name, Data: []byte(text)}, true}
+func fileOf(s step, name, text string) stepFile {
+	return stepFile{File{Name: name, Data: []byte(text)}, s}
 }
 
 // changesPlane: does this intent need flags of the kube-controller-manager?
@@ -46,9 +42,11 @@ func (in Intent) changesPlane() bool {
 }
 
 // planeFirst: does this intent change the control plane before the kubelets?
-// Where Leases come back in external mode, the control plane has its flags.
+// Where Leases come back under the in-tree external mode, the control plane has
+// its flags. Where ours acts they may be new, and its step is there in any case:
+// it does nothing where they are not.
 func (in Intent) planeFirst() bool {
-	return in.changesPlane() && (in.LivenessSource == Kubelet || in.NodeLease != LeaseOn)
+	return in.changesPlane() && (in.Controller == Nodewarden || in.NodeLease != LeaseOn)
 }
 
 // kubeletsIn is the folder of the kubelets' step, which may be the only one.
@@ -60,11 +58,11 @@ func (in Intent) kubeletsIn() string {
 }
 
 func configFile(in Intent) []stepFile {
-	return []stepFile{ofKubelets("kubelet-config.yaml", kubeletHead+kubeletLines(in))}
+	return []stepFile{fileOf(stepKubelets, "kubelet-config.yaml", kubeletHead+kubeletLines(in))}
 }
 
 func dropInFile(in Intent) []stepFile {
-	return []stepFile{ofKubelets("90-node-lease.conf", kubeletHead+kubeletLines(in))}
+	return []stepFile{fileOf(stepKubelets, "90-node-lease.conf", kubeletHead+kubeletLines(in))}
 }
 
 // arg is one flag of the kube-controller-manager.
@@ -86,7 +84,7 @@ func planeArgs(in Intent, added bool) []arg {
 }
 
 func staticPodFile(in Intent) []stepFile {
-	return []stepFile{ofPlane(planePatchName, planePatch(in))}
+	return []stepFile{fileOf(stepPlane, planePatchName, planePatch(in))}
 }
 
 const (
@@ -106,13 +104,13 @@ func planePatch(in Intent) string {
 func kubeadmPatches(in Intent) []stepFile {
 	var files []stepFile
 	if in.planeFirst() {
-		files = append(files, ofPlane(planeFolder+planePatchName, planePatch(in)))
+		files = append(files, fileOf(stepPlane, planeFolder+planePatchName, planePatch(in)))
 	}
 	if in.changesPlane() {
 		// kubeadm forgets patches that it is not given again.
-		files = append(files, ofKubelets(in.kubeletsIn()+planePatchName, planePatch(in)))
+		files = append(files, fileOf(stepRepeating, in.kubeletsIn()+planePatchName, planePatch(in)))
 	}
-	return append(files, ofKubelets(in.kubeletsIn()+kubeletPatchName, kubeletLines(in)))
+	return append(files, fileOf(stepRepeating, in.kubeletsIn()+kubeletPatchName, kubeletLines(in)))
 }
 
 func kubeadmConfig(in Intent) []stepFile {
@@ -121,8 +119,8 @@ func kubeadmConfig(in Intent) []stepFile {
 	start := version + "kind: ClusterConfiguration\n" + extraArgs(in, "") + "---\n" + kubeletHead + kubeletLines(in)
 	upgrade := version + "kind: UpgradeConfiguration\napply:\n" + patches + "node:\n" + patches
 	return []stepFile{
-		ofKubelets("kubeadm-init.yaml", start),
-		ofKubelets("kubeadm-upgrade.yaml", upgrade),
+		fileOf(stepNewCluster, "kubeadm-init.yaml", start),
+		fileOf(stepEither, "kubeadm-upgrade.yaml", upgrade),
 	}
 }
 
@@ -144,14 +142,14 @@ func clusterAPIFiles(in Intent) []stepFile {
 	const plane = "kubeadm-control-plane.yaml"
 	var files []stepFile
 	if in.planeFirst() {
-		files = append(files, ofPlane(planeFolder+plane, controlPlane(in, false)))
+		files = append(files, fileOf(stepPlane, planeFolder+plane, controlPlane(in, false)))
 	}
 	dir := in.kubeletsIn()
-	files = append(files, ofKubelets(dir+plane, controlPlane(in, true)))
+	files = append(files, fileOf(stepRepeating, dir+plane, controlPlane(in, true)))
 	for _, w := range in.ClusterAPI.Workers {
 		files = append(files,
-			ofKubelets(dir+"template-"+w.Template+".yaml", configTemplate(in, w)),
-			ofKubelets(dir+"machine-deployment-"+w.MachineDeployment+".yaml", machineDeployment(in, w)))
+			fileOf(stepRepeating, dir+"template-"+w.Template+".yaml", configTemplate(in, w)),
+			fileOf(stepRepeating, dir+"machine-deployment-"+w.MachineDeployment+".yaml", machineDeployment(in, w)))
 	}
 	return files
 }

@@ -93,3 +93,23 @@ func TestAHalfConfiguredClusterAPIObjectIsReported(t *testing.T) {
 		t.Errorf("a misnamed file in the right directory passes:\n%s", got)
 	}
 }
+
+func TestAManifestWithoutClusterAPIIsNoAnswer(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing":                   "",
+		"only a comment":            "# nothing\n",
+		"a kubelet's own file":      config("maxPods: 5"),
+		"a ConfigMap":               "apiVersion: v1\nkind: ConfigMap\n",
+		"a List, never looked into": "apiVersion: v1\nkind: List\nitems: [{apiVersion: controlplane.cluster.x-k8s.io/v1beta2, kind: KubeadmControlPlane}]\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := kubeletcfg.LintClusterAPI(kubeletcfg.File{Name: "m.yaml", Data: []byte(text)})
+			if err == nil || !strings.Contains(err.Error(), "m.yaml: holds no object of Cluster API: want documents such as a KubeadmControlPlane") {
+				t.Errorf("%v, %v", found, err)
+			}
+		})
+	}
+	if _, err := kubeletcfg.LintClusterAPI(kubeletcfg.File{Name: "m.yaml", Data: []byte("apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\n")}); err != nil {
+		t.Errorf("a MachineDeployment carries nothing and is in its place: %v", err)
+	}
+}

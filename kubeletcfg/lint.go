@@ -58,7 +58,7 @@ func Lint(in Input) Report {
 	sortFindings(l.findings)
 	r := Report{
 		KubeletVersion: in.Version.String(), Basis: in.Version.Basis(),
-		Starts: !l.stopped(), Read: l.order, Findings: l.findings, Config: l.config,
+		Starts: !l.stopped(), Read: l.order, Findings: l.findings, Config: l.config, Values: []Value{},
 	}
 	if l.config != nil {
 		r.Values = l.values()

@@ -1,9 +1,12 @@
 package kubeletcfg_test
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/kubelet/config/v1beta1"
 
 	"github.com/nodewarden/nodewarden/kubeletcfg"
 )
@@ -189,6 +192,73 @@ func TestALeaseDurationOfZeroDoesNotTurnTheLeaseOff(t *testing.T) {
 	r = node{version: "1.38.0", main: config("nodeLeaseDurationSeconds: -1", "enableNodeLease: false", gateOn)}.lint(t)
 	if r.Starts {
 		t.Errorf("a negative duration passes with leases off:\n%s", r)
+	}
+}
+
+func TestAZeroThatMeansTheDefaultIsToldAndNotTakenForTheValue(t *testing.T) {
+	for line, want := range map[string]string{
+		"maxPods: 0":                                "maxPods: 0 means the default, 110",
+		"port: 0":                                   "port: 0 means the default, 10250",
+		"syncFrequency: 0s":                         "syncFrequency: 0s means the default, 1m0s",
+		"nodeStatusUpdateFrequency: 0s":             "nodeStatusUpdateFrequency: 0s means the default, 10s",
+		"nodeStatusReportFrequency: 0m":             "nodeStatusReportFrequency: 0m means the default, ",
+		"authentication: {webhook: {cacheTTL: 0s}}": "authentication.webhook.cacheTTL: 0s means the default, 2m0s",
+		`hairpinMode: ""`:                           `hairpinMode: "" means the default, promiscuous-bridge`,
+		"logging: {flushFrequency: 0}":              "logging.flushFrequency: 0 means the default, 5s",
+		"nodeLeaseDurationSeconds: 0":               "nodeLeaseDurationSeconds: 0 means the default, 40; it does not turn the Lease off",
+		"readOnlyPort: 0":                           "",
+		"eventRecordQPS: 0":                         "",
+		"imageMaximumGCAge: 0s":                     "",
+		"maxPods: 5":                                "",
+	} {
+		for name, n := range map[string]node{
+			"config.yaml":    {version: "1.37.2", main: config(line)},
+			"conf.d/10.conf": {version: "1.37.2", main: config("maxPods: 9", "nodeLeaseDurationSeconds: 60", "logging: {flushFrequency: 9s}"), dropIns: map[string]string{"10.conf": config(line)}},
+		} {
+			r := n.lint(t)
+			if want == "" && !r.Clean() || want != "" && (len(r.Findings) != 1 || !strings.HasPrefix(r.Findings[0].String(), name+":3: ignored silently: "+want)) {
+				t.Errorf("%s in %s: findings %v, want %q", line, name, r.Findings, want)
+			}
+			for _, v := range r.Values {
+				if want != "" && v.From.File == name {
+					t.Errorf("%s in %s is listed as if the file said so: %s", line, name, v)
+				}
+			}
+		}
+	}
+}
+
+func TestAZeroThatALaterFileReplacesIsNoneAnyMore(t *testing.T) {
+	r := node{version: "1.37.2", main: config("maxPods: 0", "logging: {flushFrequency: 0}"), dropIns: map[string]string{"10.conf": config("maxPods: 5", "logging: null")}}.lint(t)
+	if !r.Clean() || valueOf(t, r, "maxPods").From.File != "conf.d/10.conf" {
+		t.Errorf("%s", r)
+	}
+}
+
+// kubeadm writes all durations as 0s. Nobody meant anything by them.
+func TestTheZerosThatAProgramWritesUnaskedAreTheDefaultWithoutAWord(t *testing.T) {
+	data, err := json.Marshal(v1beta1.KubeletConfiguration{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written map[string]any
+	if err := json.Unmarshal(data, &written); err != nil {
+		t.Fatal(err)
+	}
+	written["apiVersion"], written["kind"] = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
+	lint := func() kubeletcfg.Report {
+		data, err := json.Marshal(written)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return node{version: "1.37.2", main: string(data)}.lint(t)
+	}
+	if r := lint(); !r.Clean() || valueOf(t, r, "syncFrequency").From.File != "" {
+		t.Errorf("%s", r)
+	}
+	written["nodeLeaseDurationSeconds"] = 0
+	if got := outcomes(lint()); len(got) != 1 || !strings.Contains(got[0], "nodeLeaseDurationSeconds") {
+		t.Errorf("a zero beside them that somebody asked for: %q", got)
 	}
 }
 

@@ -45,15 +45,15 @@ type loading struct {
 	origins  origins
 	findings []Finding
 	order    []string
-	// zeroLease: whoever set the lease duration last set it to zero.
-	zeroLease bool
+	// zeros are the settings that whoever set them last set to zero.
+	zeros zeros
 	// merged is the configuration as JSON, before it is decoded for good.
 	merged map[string]any
 	config *Config
 }
 
 func load(in Input) *loading {
-	l := &loading{in: in, codecs: codecsFor(in.Version), flags: in.FeatureGates, origins: origins{}}
+	l := &loading{in: in, codecs: codecsFor(in.Version), flags: in.FeatureGates, origins: origins{}, zeros: zeros{}, findings: []Finding{}, order: []string{}}
 	l.checkGates(l.flags)
 	base := l.loadMain()
 	if base == nil {
@@ -222,7 +222,7 @@ func firstLine(err error) string {
 
 // recordMain remembers where each value of the --config file stands.
 func (l *loading) recordMain(name string, where *lines, doc map[string]any) {
-	l.noteLease(doc)
+	l.zeros.note(doc)
 	for _, key := range slices.Sorted(maps.Keys(doc)) {
 		if key != "apiVersion" && key != "kind" && doc[key] != nil {
 			l.origins.write(fieldPath{key}, doc[key], name, where)
@@ -303,7 +303,7 @@ func (l *loading) mergeDropIn(f File) {
 	for _, p := range unknownFields(patch, l.in.Version) {
 		l.dropInUnknown(name, where, p)
 	}
-	l.noteLease(patch)
+	l.zeros.note(patch)
 	delete(patch, "apiVersion")
 	delete(patch, "kind")
 	merge(l.merged, patch, nil, name, where, l.origins)
@@ -365,24 +365,6 @@ func (l *loading) finish() {
 	l.config = cfg
 	if !l.stopped() {
 		judge{cfg, final, l.in.Version, l.invalid}.all()
-	}
-}
-
-const leaseDurationField = "nodeLeaseDurationSeconds"
-
-// noteLease remembers whether a document sets the lease duration to zero.
-func (l *loading) noteLease(doc map[string]any) {
-	if value, set := doc[leaseDurationField]; set {
-		l.zeroLease = value == json.Number("0")
-	}
-}
-
-// zeroIsDefault: zeros mean defaults everywhere, and files are full of them.
-// This one is worth a word, since people write it to turn the Lease off.
-func (l *loading) zeroIsDefault(cfg *Config) {
-	if l.zeroLease {
-		p := fieldPath{leaseDurationField}
-		l.find(IgnoredSilently, p, l.originOf(p), "0 means the default, %d; it does not turn the Lease off", cfg.NodeLeaseDurationSeconds)
 	}
 }
 

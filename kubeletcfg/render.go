@@ -34,12 +34,28 @@ type form struct {
 	files       func(Intent) []stepFile
 }
 
-// stepFile is a file of one step. A file of the step for kubelets also holds
-// what the step before changed, so that applying it does not take that back.
+// stepFile is a file of one step.
 type stepFile struct {
 	File
-	kubelets bool
+	step step
 }
+
+// step is what a file changes, which decides when it may be applied.
+type step int
+
+const (
+	// stepPlane: the control plane.
+	stepPlane step = iota
+	// stepKubelets: kubelets, and nothing else.
+	stepKubelets
+	// stepRepeating: kubelets, with the flags that the control plane got in the
+	// step before, so that applying it does not take them back.
+	stepRepeating
+	// stepNewCluster: both at once, where nothing runs yet.
+	stepNewCluster
+	// stepEither: one or the other, as the patches do that it names.
+	stepEither
+)
 
 // forms holds every form in the order the documentation lists them. A form
 // that nothing could check would not be here.
@@ -88,7 +104,7 @@ func Render(in Intent, name Form) (Rendered, error) {
 	}
 	r := Rendered{Form: name, Effect: f.effect, CheckedWith: f.checkedWith}
 	for _, file := range f.files(in) {
-		order := order(in, file.kubelets)
+		order := order(in, file.step)
 		for _, step := range order {
 			if !slices.Contains(r.Order, step) {
 				r.Order = append(r.Order, step)
@@ -117,14 +133,30 @@ func (f form) refuse(in Intent) error {
 // plane leaves kubelet mode before the first Lease goes, and returns to it
 // after the last one is back. Of two controllers one stops before the other
 // begins, for two at once undo each other's taints.
-func order(in Intent, kubelets bool) []string {
-	if !kubelets {
+func order(in Intent, s step) []string {
+	switch {
+	case s == stepPlane:
 		return planeOrder(in)
+	case s == stepNewCluster && in.changesPlane():
+		return newClusterOrder(in)
+	case s == stepEither && in.changesPlane():
+		both := append([]string{"What it changes is in the patches, those of the form " + string(FormKubeadmPatches) + ": give it one step of them at a time."}, planeOrder(in)...)
+		return append(both, kubeletOrder(in, true)...)
+	}
+	return kubeletOrder(in, s == stepRepeating)
+}
+
+// kubeletOrder is the part of the kubelets. repeated says that flags of the
+// control plane come with it.
+func kubeletOrder(in Intent, repeated bool) []string {
+	step := "STEP 1"
+	if in.planeFirst() {
+		step = "STEP 2"
 	}
 	switch in.NodeLease {
 	case LeaseOff:
 		return []string{
-			"STEP 2, the kubelets, batch by batch; stop at the first node that flaps between Unknown and Ready.",
+			step + ", the kubelets, batch by batch; stop at the first node that flaps between Unknown and Ready.",
 			precondition(in),
 			"Leases that exist stay behind and go stale; find their readers first (fencing, dashboards, kubectl describe).",
 		}
@@ -132,28 +164,51 @@ func order(in Intent, kubelets bool) []string {
 		if !in.changesPlane() {
 			return in.Stretch.facts(in.LivenessSource)
 		}
-		return append([]string{"STEP 2, the kubelets, batch by batch.", precondition(in)}, in.Stretch.facts(in.LivenessSource)...)
+		return append([]string{step + ", the kubelets, batch by batch.", precondition(in)}, in.Stretch.facts(in.LivenessSource)...)
 	case LeaseOn:
 	}
-	step := "STEP 1"
-	if in.planeFirst() {
-		step = "STEP 2"
+	if repeated && in.changesPlane() {
+		return []string{
+			step + ", the kubelets. PRECONDITION: every kube-controller-manager replica has its flags already (" + planeSign(in) + "); they are repeated here only so that they stay. Leases hurt nobody.",
+			leasesFirst(in),
+		}
 	}
 	return []string{step + ", the kubelets. PRECONDITION: none; Leases hurt nobody.", leasesFirst(in)}
 }
 
 // planeOrder is the part of the control plane.
 func planeOrder(in Intent) []string {
-	first := "STEP 1, the control plane, every replica, standby ones too: " + planeStep(in) + "."
-	switch {
-	case in.planeFirst() && in.LivenessSource == Kubelet:
-		return []string{first, "PRECONDITION of kubelet mode: every node's Lease is renewed. Where kubelets run without theirs, leave nodewarden-controller in external mode until that is so."}
-	case in.planeFirst():
-		return []string{first}
-	case in.Controller == Nodewarden:
-		return []string{"This is the flag that leaves the node lifecycle to nodewarden-controller. Keep it as long as that one runs. To go back, wait until every node's Lease is renewed again, stop nodewarden-controller, and only then remove the flag."}
+	if !in.planeFirst() {
+		return []string{
+			"These are the flags of the external mode. Where they are new, every replica gets them, standby ones too, before any kubelet changes. " + detectorFirst,
+			"Keep them until every node's Lease is renewed again, then remove them.",
+		}
 	}
-	return []string{"These are the flags of the external mode. Keep them until every node's Lease is renewed again, then remove them."}
+	steps := []string{"STEP 1, the control plane, every replica, standby ones too: " + planeStep(in) + "."}
+	if in.LivenessSource == Kubelet {
+		return append(steps, "PRECONDITION of kubelet mode: every node's Lease is renewed. Where kubelets run without theirs, leave nodewarden-controller in external mode until that is so.")
+	}
+	steps = append(steps, detectorFirst)
+	if in.Controller == Nodewarden {
+		steps = append(steps, "Keep the flag as long as nodewarden-controller runs. To go back, wait until every node's Lease is renewed again, stop nodewarden-controller, and only then remove the flag.")
+	}
+	return steps
+}
+
+const detectorFirst = "PRECONDITION of external mode: a detector writes Ready=Unknown, for silence alone makes no node Unknown any more."
+
+// newClusterOrder is for what kubeadm init does in one go.
+func newClusterOrder(in Intent) []string {
+	steps := []string{"A NEW CLUSTER, control plane and kubelets at once, for nothing runs yet that could change in the wrong order: " + planeStep(in) + "."}
+	if in.NodeLease != LeaseOn {
+		steps = append(steps, precondition(in))
+	} else if in.LivenessSource == External {
+		steps = append(steps, detectorFirst)
+	}
+	if in.NodeLease == LeaseStretched {
+		steps = append(steps, in.Stretch.facts(in.LivenessSource)...)
+	}
+	return steps
 }
 
 // leasesFirst is what has to wait until Leases are back.

@@ -29,9 +29,6 @@ const maxInput = 16 << 20
 
 // read reads the write that the command line is about.
 func (f checkFlags) read(in io.Reader, now time.Time) (question, error) {
-	if f.before == "" && f.flags.Changed("before") {
-		return question{}, errors.New(`--before "": want a file; without the flag the write is judged as a creation`)
-	}
 	if f.after != "" {
 		return f.fromFiles(now)
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -13,11 +12,9 @@ import (
 // policyFlags name the policy that a command works with.
 type policyFlags struct {
 	file, profile string
-	flags         *pflag.FlagSet
 }
 
 func (f *policyFlags) add(fs *pflag.FlagSet) {
-	f.flags = fs
 	fs.StringVar(&f.file, "config", "", "policy file (kind "+config.Kind+"); without one, the default policy")
 	fs.StringVar(&f.profile, "profile", "", "enforce, warn or audit, whatever the policy file says; without either, enforce")
 }
@@ -25,12 +22,6 @@ func (f *policyFlags) add(fs *pflag.FlagSet) {
 // load returns the policy. Without a file it enforces: who asks what the
 // contract says wants to hear all of it.
 func (f *policyFlags) load() (contract.Policy, error) {
-	if f.file == "" && f.flags.Changed("config") {
-		return contract.Policy{}, errors.New(`--config "": want the path of a policy file, or leave it out for the default policy`)
-	}
-	if f.profile == "" && f.flags.Changed("profile") {
-		return contract.Policy{}, fmt.Errorf(`--profile "": want one of %q, or leave it out`, contract.Profiles())
-	}
 	c, err := config.Load(f.file)
 	if err != nil {
 		return contract.Policy{}, err

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/nodewarden/nodewarden/cmd/nodewarden/kubelet"
 	"github.com/nodewarden/nodewarden/contract"
 	"github.com/nodewarden/nodewarden/webhook/policy"
 )
@@ -52,7 +54,11 @@ webhook reads.
   static   the same policies as files that the API server loads itself, and the
            configuration that has it do so: nobody can delete them through the API
 
-The output holds nothing that changes from one run to the next.`,
+The output holds nothing that changes from one run to the next. A file is
+replaced in one step.
+
+Exit code 2: the command line, the policy file or the folder cannot be used.
+3: a file could not be written or printed.`,
 		Example: `  nodewarden policy render --form policy --profile warn | kubectl apply --server-side -f -
   nodewarden policy render --form webhook --service nodewarden-system/nodewarden-webhook
   nodewarden policy render --form static --output-dir ./admission --host-dir /etc/kubernetes/nodewarden`,
@@ -78,25 +84,21 @@ The output holds nothing that changes from one run to the next.`,
 	return cmd
 }
 
-// formOf holds the flags that only one form has a use for.
-var formOf = map[string]string{
-	"install": "webhook", "service": "webhook", "path": "webhook", "url": "webhook", "ca-file": "webhook",
-	"host-dir": "static",
+// formsOf holds the flags that not every form has a use for. A webhook asks its
+// server, which has the profile from a policy file of its own.
+var formsOf = map[string][]string{
+	"install": {"webhook"}, "service": {"webhook"}, "path": {"webhook"}, "url": {"webhook"}, "ca-file": {"webhook"},
+	"host-dir": {"static"}, "profile": {"policy", "static"},
 }
 
 // refuseIdle is an error where a flag was given that would do nothing.
 func (f renderFlags) refuseIdle(given *pflag.FlagSet) error {
 	var problems []error
 	given.Visit(func(flag *pflag.Flag) {
-		if form, ok := formOf[flag.Name]; ok && f.form != form && f.form != "" {
-			problems = append(problems, fmt.Errorf("--%s is for --form %s and does nothing for --form %s: leave it out", flag.Name, form, f.form))
+		if forms, ok := formsOf[flag.Name]; ok && !slices.Contains(forms, f.form) && f.form != "" {
+			problems = append(problems, fmt.Errorf("--%s is for --form %s and does nothing for --form %s: leave it out", flag.Name, strings.Join(forms, " and "), f.form))
 		}
 	})
-	for _, flag := range []struct{ name, want string }{{"url", "https://HOST/PATH"}, {"ca-file", "a PEM file"}, {"output-dir", "a folder"}, {"kubernetes-version", "such as 1.34"}} {
-		if given.Changed(flag.name) && given.Lookup(flag.name).Value.String() == "" {
-			problems = append(problems, fmt.Errorf(`--%s "": want %s, or leave it out`, flag.name, flag.want))
-		}
-	}
 	if f.url != "" && (given.Changed("service") || given.Changed("path")) {
 		problems = append(problems, errors.New("--url takes the place of --service and --path: give one or the other"))
 	}
@@ -118,8 +120,13 @@ func render(out io.Writer, f renderFlags) error {
 	}
 	for _, file := range files {
 		name := filepath.Join(f.folder, filepath.FromSlash(file.Name))
-		if err := write(name, file.Text); err != nil {
-			return errFault{err}
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			return fmt.Errorf("--output-dir: %w", err)
+		}
+		// An API server reads its folder again while we write, and takes half a
+		// file for a policy less.
+		if err := kubelet.Replace(name, file.Text); err != nil {
+			return errFault{fmt.Errorf("--output-dir: %w", err)}
 		}
 		fmt.Fprintln(out, name)
 	}
@@ -171,9 +178,6 @@ func (f renderFlags) webhook(server policy.Version) (policy.WebhookOptions, erro
 		s, err := serviceFrom(f.service)
 		if err != nil {
 			return o, err
-		}
-		if f.path == "" {
-			return o, errors.New(`--path "": want a path such as /validate`)
 		}
 		s.Path = f.path
 		o.Service = s
@@ -231,11 +235,4 @@ func serviceFrom(text string) (*policy.ServiceReference, error) {
 		s.Port = int32(n)
 	}
 	return s, nil
-}
-
-func write(name string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(name, text, 0o644)
 }

@@ -64,7 +64,7 @@ func run(name string, args []string, s streams) int {
 		return exitDone
 	case errors.Is(err, errRefused), errors.Is(err, kubelet.ErrFindings):
 		return exitRefused
-	case errors.As(err, &fault):
+	case errors.As(err, &fault), errors.As(err, &kubelet.Fault{}):
 		fmt.Fprintf(s.err, "%s: %v\n", name, err)
 		return exitFailed
 	case errors.As(err, &verify.Unexpected{}):
@@ -100,6 +100,8 @@ server needs to judge them all, and checks kubelet configuration.`,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		// Of every command, and before anything is done.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return refuseEmpty(cmd.Flags()) },
 		// Completion scripts are not what this tool is for; the command stays, out of sight.
 		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: true},
 	}

@@ -13,10 +13,14 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/nodewarden/nodewarden/contract"
 )
@@ -235,7 +239,7 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		return name
 	}
 	const node = "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n"
-	pod := file("pod", "apiVersion: v1\nkind: Pod\n")
+	pod, empty := file("pod", "apiVersion: v1\nkind: Pod\n"), file("empty", "apiVersion: v1\nkind: Config\n")
 	after := func(name, text string) []string { return []string{"check", "--after", file(name, text)} }
 	review := func(operation, kind, name string) string {
 		return `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"operation":"` + operation + `","resource":{"version":"v1","resource":"nodes"},"subResource":"status","name":"n1",` +
@@ -312,6 +316,15 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 		"a service for policies":                             {"", []string{"policy", "render", "--form", "policy", "--service", "a/b"}, "--service is for --form webhook"},
 		"a folder on the host for policies that are applied": {"", []string{"policy", "render", "--form", "policy", "--host-dir", "/etc"}, "--host-dir is for --form static"},
 		"a policy file without a name":                       {"", []string{"policy", "render", "--form", "policy", "--config", ""}, `--config ""`},
+		"a profile for a webhook, which has its own":         {"", []string{"policy", "render", "--form", "webhook", "--profile", "warn"}, "--profile is for --form policy and static and does nothing for --form webhook: leave it out"},
+		"a writer without a name":                            {"", []string{"check", "--after", afterFile, "--as", ""}, `--as "": want a user, or leave it out`},
+		"a group without a name":                             {"", []string{"check", "--after", afterFile, "--as", "a", "--as-group", "b", "--as-group", ""}, `--as-group "": want a group`},
+		"a time that is empty":                               {"", []string{"check", "--after", afterFile, "--now", ""}, `--now "": want a time such as`},
+		"an empty name for the Node after":                   {"", []string{"check", "--before", beforeFile, "--after", ""}, `--after "": want a file`},
+		"an answer beside an empty Node":                     {"", []string{"check", "--before", "", "--after", ""}, `--before "": want a file`},
+		"a folder that is a file":                            {"", []string{"policy", "render", "--form", "policy", "--output-dir", pod}, "--output-dir: mkdir " + pod},
+		"a kubeconfig that is not there":                     {"", []string{"verify", "--kubeconfig", "/nowhere/kubeconfig"}, `find the API server (--kubeconfig "/nowhere/kubeconfig")`},
+		"a kubeconfig that is empty":                         {"", []string{"verify", "--kubeconfig", empty}, "no cluster is named there"},
 		"a negative wait":                                    {"", []string{"verify", "--wait", "-1s"}, "--wait"},
 		"an answer that no cluster gives":                    {"", []string{"verify", "--expect", "joy"}, "--expect"},
 		"a host folder that is relative":                     {"", []string{"policy", "render", "--form", "static", "--output-dir", t.TempDir(), "--host-dir", "x"}, "absolute"},
@@ -328,12 +341,31 @@ func TestInputThatCannotBeJudgedExitsWithTwoAndARemedy(t *testing.T) {
 	}
 }
 
-func TestAClusterThatCannotBeAskedIsNoAnswer(t *testing.T) {
-	nowhere := filepath.Join(t.TempDir(), "kubeconfig")
-	code, out, errs := call(t, "", "verify", "--kubeconfig", nowhere)
-	if code != exitFailed || out != "" || !strings.Contains(errs, "--kubeconfig "+strconv.Quote(nowhere)) {
-		t.Errorf("exit code %d, want %d: %s%s", code, exitFailed, out, errs)
+// An empty value comes of a shell variable that is not set.
+func TestNoFlagTakesAnEmptyValueForItsAbsence(t *testing.T) {
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, below := range cmd.Commands() {
+			visit(below)
+		}
+		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+			if kind := flag.Value.Type(); !strings.HasPrefix(kind, "string") || slices.Contains(mayBeEmpty, flag.Name) {
+				return
+			}
+			args := append(strings.Fields(cmd.CommandPath())[1:], "--"+flag.Name, "")
+			if strings.Contains(cmd.Use, " FILE...") || strings.Contains(cmd.Use, " INTENT") {
+				args = append(args, "file")
+			}
+			code, out, errs := call(t, "", args...)
+			if code != exitUsage || out != "" || !strings.Contains(errs, "--"+flag.Name+` "": want `) {
+				t.Errorf("%q: exit code %d: %s%s", args, code, out, errs)
+			}
+		})
 	}
+	visit(newRoot("nodewarden", streams{}))
+}
+
+func TestAClusterThatCannotBeAskedIsNoAnswer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, []byte("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: 'https://127.0.0.1:1'}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -346,8 +378,8 @@ func TestAClusterThatCannotBeAskedIsNoAnswer(t *testing.T) {
 	if _, _, errs := call(t, "", "verify", "--wait", "0s"); !strings.Contains(errs, "ask the API server https://127.0.0.1:1 ($KUBECONFIG "+strconv.Quote(file)+")") {
 		t.Errorf("the file that $KUBECONFIG names is not named: %s", errs)
 	}
-	if code, _, errs := call(t, "", "verify", "--wait", "0s", "--context", "other"); code != exitFailed || !strings.Contains(errs, `--context "other": there is none of this name; want one of ["c"]`) {
-		t.Errorf("exit code %d, want %d: %s", code, exitFailed, errs)
+	if code, _, errs := call(t, "", "verify", "--wait", "0s", "--context", "other"); code != exitUsage || !strings.Contains(errs, `--context "other": there is none of this name; want one of ["c"]`) {
+		t.Errorf("exit code %d, want %d: %s", code, exitUsage, errs)
 	}
 	if code, _, errs := call(t, "", "verify", "--wait", "1s"); code != exitFailed || !strings.Contains(errs, "refused; asking again for up to 1s\n") {
 		t.Errorf("an API server on its way up is not waited for; exit code %d, want %d: %s", code, exitFailed, errs)
@@ -455,5 +487,49 @@ func TestRenderedOutputIsTheSameEveryTime(t *testing.T) {
 	folder := t.TempDir()
 	if code, out, errs := call(t, "", "policy", "render", "--form", "static", "--output-dir", folder); code != exitDone || !strings.Contains(out, "admission-configuration.yaml") {
 		t.Errorf("exit code %d: %s %s", code, out, errs)
+	}
+}
+
+// An API server loads the folder again on every change, and takes half a file
+// for a policy less.
+func TestAFileIsReplacedInOneStepOrNotAtAll(t *testing.T) {
+	folder := t.TempDir()
+	name := filepath.Join(folder, "admission-configuration.yaml")
+	render := func(want int) string {
+		t.Helper()
+		code, out, errs := call(t, "", "policy", "render", "--form", "static", "--output-dir", folder)
+		if code != want {
+			t.Fatalf("exit code %d, want %d: %s%s", code, want, out, errs)
+		}
+		if left, _ := filepath.Glob(filepath.Join(folder, "*", ".nodewarden-*")); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+		return errs
+	}
+	render(exitDone)
+	if err := os.Chmod(name, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	render(exitDone)
+	after, err := os.Stat(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if os.SameFile(before, after) || after.Mode() != before.Mode() || after.Size() != before.Size() {
+		t.Errorf("written in place, or not as it was: %v, %d bytes", after.Mode(), after.Size())
+	}
+	// The last moment at which it can fail.
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(name, "in-the-way"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if errs := render(exitFailed); !strings.Contains(errs, "--output-dir: rename") {
+		t.Error(errs)
 	}
 }

@@ -11,21 +11,24 @@ import (
 	"reflect"
 	"sync"
 	"testing"
+
+	"github.com/nodewarden/nodewarden/test/controlplane"
 )
 
 var update = flag.Bool("update", false, "record what the real programs say, and what we print")
 
-// buildDir holds what the tests build, for as long as they run.
+// buildDir holds what the tests build, for as long as they run, however they end.
 var buildDir string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	var err error
-	if buildDir, err = os.MkdirTemp("", "nodewarden-kubeletcfg-"); err != nil {
+	dir, remove, err := controlplane.TempDir("nodewarden-kubeletcfg-")
+	if err != nil {
 		panic(err)
 	}
+	buildDir = dir
 	code := m.Run()
-	_ = os.RemoveAll(buildDir)
+	remove()
 	os.Exit(code)
 }
 

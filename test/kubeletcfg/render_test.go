@@ -2,6 +2,7 @@ package kubeletcfg_test
 
 import (
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -47,24 +48,55 @@ func rendered(t *testing.T, in kubeletcfg.Intent, form kubeletcfg.Form) ([]kubel
 	return r.Files, true
 }
 
+// nothingIn are the forms that an intent has nothing in.
+var nothingIn = map[string][]kubeletcfg.Form{
+	"stretched-kubelet-mode": {kubeletcfg.FormStaticPod, kubeletcfg.FormClusterAPI},
+}
+
 func TestRenderedFilesAreTheRecordedOnes(t *testing.T) {
+	var all []string
 	for name, intent := range intents(t) {
 		for _, form := range kubeletcfg.Forms() {
 			files, ok := rendered(t, intent, form)
-			if !ok {
-				continue
+			if ok == slices.Contains(nothingIn[name], form) {
+				t.Errorf("%s, %s: rendered %t", name, form, ok)
 			}
 			for _, f := range files {
-				golden(t, filepath.Join("golden", name, string(form), f.Name), f.Data)
+				file := filepath.Join("golden", name, string(form), f.Name)
+				golden(t, file, f.Data)
+				all = append(all, file)
 			}
 		}
 	}
+	for _, file := range filesBelow(t, "golden") {
+		if !slices.Contains(all, file) {
+			t.Errorf("%s is recorded and no longer rendered: delete it", file)
+		}
+	}
+}
+
+// filesBelow lists the files of a folder and its folders.
+func filesBelow(t *testing.T, dir string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files = append(files, path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
 }
 
 func TestEveryKubeletPartRepeatsThePrecondition(t *testing.T) {
 	intent := intents(t)["lease-off"]
 	for _, form := range kubeletcfg.Forms() {
-		files, _ := rendered(t, intent, form)
+		files, ok := rendered(t, intent, form)
+		if !ok {
+			t.Errorf("%s: not rendered", form)
+		}
 		for _, f := range files {
 			if form == kubeletcfg.FormStaticPod || strings.HasPrefix(f.Name, "1-control-plane/") {
 				continue // the control plane is the precondition

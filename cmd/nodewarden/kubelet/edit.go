@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"os"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -13,7 +15,7 @@ import (
 
 type editOptions struct {
 	nodeLease     string
-	leaseDuration int32
+	leaseDuration seconds
 	durationGiven bool
 	write         bool
 }
@@ -39,10 +41,32 @@ Without --write the result of a single file is printed.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.nodeLease, "node-lease", "", "on or off")
-	f.Int32Var(&o.leaseDuration, "lease-duration-seconds", 0, "nodeLeaseDurationSeconds, at least 1")
+	f.Var(&o.leaseDuration, "lease-duration-seconds", "nodeLeaseDurationSeconds, at least 1")
 	f.BoolVarP(&o.write, "write", "w", false, "write the files back")
 	return cmd
 }
+
+// seconds is an int32 that says so when it is none.
+type seconds int32
+
+// Set reads it.
+func (s *seconds) Set(text string) error {
+	n, err := strconv.ParseInt(text, 10, 32)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("out of range; it must be from 1 to %d", math.MaxInt32)
+	case err != nil:
+		return errors.New("must be an integer")
+	}
+	*s = seconds(n)
+	return nil
+}
+
+// String is the number.
+func (s *seconds) String() string { return strconv.Itoa(int(*s)) }
+
+// Type is what --help calls it.
+func (s *seconds) Type() string { return "int32" }
 
 func edit(s Streams, o editOptions, files []string) error {
 	changes, err := o.changes()
@@ -88,7 +112,7 @@ func (o editOptions) changes() ([]kubeletcfg.Change, error) {
 		if o.leaseDuration < 1 {
 			return nil, fmt.Errorf("--lease-duration-seconds: %d must be at least 1; 0 means the default to a kubelet, and less stops it", o.leaseDuration)
 		}
-		changes = append(changes, kubeletcfg.LeaseDurationChange(o.leaseDuration))
+		changes = append(changes, kubeletcfg.LeaseDurationChange(int32(o.leaseDuration)))
 	}
 	if len(changes) == 0 {
 		return nil, errors.New("nothing to change: give --node-lease or --lease-duration-seconds")
@@ -129,8 +153,8 @@ func writeBack(s Streams, name string, edited []byte) error {
 	verb := "unchanged"
 	if !bytes.Equal(old, edited) {
 		verb = "changed"
-		if err := replaceFile(name, edited); err != nil {
-			return err
+		if err := Replace(name, edited); err != nil {
+			return Fault{err}
 		}
 	}
 	_, err = fmt.Fprintf(s.Out, "%s: %s\n", name, verb)

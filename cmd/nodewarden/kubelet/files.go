@@ -1,6 +1,8 @@
 package kubelet
 
 import (
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -42,28 +44,38 @@ func readDir(dir string) ([]kubeletcfg.File, error) {
 	return files, err
 }
 
-// replaceFile puts new content where name is, in one step, with the mode and
-// the owner that the file had. Behind a link, the file that it points to is
-// replaced.
-func replaceFile(name string, data []byte) error {
+// Replace puts new content where name is, in one step: whoever reads it finds
+// the old content or the new, and an error leaves the old. A file that exists
+// keeps its mode and its owner; behind a link, the file that it points to is
+// replaced. The name that the content has before its time ends in nothing that
+// a reader of the folder looks for, such as .yaml.
+func Replace(name string, data []byte) error {
 	target, err := filepath.EvalSymlinks(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		target, err = name, nil
+	}
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(target)
-	if err != nil {
+	mode := fs.FileMode(0o644)
+	old, err := os.Stat(target)
+	switch {
+	case err == nil:
+		mode = old.Mode().Perm()
+	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(target), ".nodewarden-*")
+	tmp, err := os.OpenFile(filepath.Join(filepath.Dir(target), ".nodewarden-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.Remove(tmp.Name()) }() // gone already if all went well
-	if _, err = tmp.Write(data); err == nil {
-		err = tmp.Chmod(info.Mode().Perm())
+	_, err = tmp.Write(data)
+	if err == nil && old != nil {
+		err = giveTo(owner(old), tmp)
 	}
-	if err == nil {
-		err = giveTo(owner(info), tmp)
+	if err == nil && old != nil {
+		err = tmp.Chmod(mode) // after the owner, whose change may take bits away
 	}
 	if err == nil {
 		err = tmp.Sync()

@@ -20,6 +20,10 @@ type Streams struct {
 // is not as it should be. There is nothing left to tell but the exit code.
 var ErrFindings = errors.New("there are findings")
 
+// Fault is a failure that is no fault of the command line or the input: a file
+// could not be written.
+type Fault struct{ error }
+
 // Command is `nodewarden kubelet`.
 func Command(s Streams) *cobra.Command {
 	cmd := &cobra.Command{

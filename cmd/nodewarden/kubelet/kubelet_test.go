@@ -33,6 +33,9 @@ func run(t *testing.T, files map[string]string, args ...string) (string, error) 
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
 		}
+		if strings.HasSuffix(name, "/") {
+			continue // a directory alone
+		}
 		if err := os.WriteFile(name, []byte(text), 0o640); err != nil {
 			t.Fatal(err)
 		}
@@ -64,6 +67,7 @@ func TestTheExitCodeSaysWhetherTheQuestionWasAnswered(t *testing.T) {
 	files := map[string]string{
 		"good.yaml": head + "maxPods: 5\n", "odd.yaml": head + "maxPod: 5\n", "bad.yaml": "x: [\n", "d/10.conf": head + "maxPods: 6\n",
 		"intent.yaml": intent, "p/kubeletconfiguration.yaml": "maxPods: 5\n", "vm.yaml": "kind: VM\n",
+		"md.yaml": "apiVersion: cluster.x-k8s.io/v1beta2\nkind: MachineDeployment\n", "empty/": "",
 		"anchors.yaml": head + "nodeLeaseDurationSeconds: &a 40\nenableNodeLease: &b false\n",
 	}
 	for name, c := range map[string]struct {
@@ -89,7 +93,13 @@ func TestTheExitCodeSaysWhetherTheQuestionWasAnswered(t *testing.T) {
 		"kubeadm patches need no version": {"lint --kubeadm-patches p", 0, "no findings in: p, files: 1"},
 		"no patch directory":              {"lint --kubeadm-patches q", 2, "--kubeadm-patches"},
 		"no manifest":                     {"lint --cluster-api none.yaml", 2, "--cluster-api"},
-		"a manifest of something else":    {"lint --cluster-api vm.yaml", 0, "no findings in: vm.yaml"},
+		"a manifest of something else":    {"lint --cluster-api vm.yaml", 2, "--cluster-api: vm.yaml: holds no object of Cluster API"},
+		"a manifest of nothing":           {"lint --cluster-api /dev/null", 2, "--cluster-api: /dev/null: holds no object of Cluster API"},
+		"a manifest of Cluster API":       {"lint --cluster-api md.yaml", 0, "no findings in: md.yaml"},
+		"patches that are none":           {"lint --kubeadm-patches empty", 2, "--kubeadm-patches: empty holds no file: want patches such as kubeletconfiguration0+merge.yaml"},
+		"drop-ins that are none":          {"lint good.yaml --config-dir empty --kubelet-version 1.37", 2, "--config-dir: empty holds no file: want drop-ins"},
+		"a number that is too large":      {"edit good.yaml --lease-duration-seconds 99999999999", 2, `invalid argument "99999999999" for "--lease-duration-seconds" flag: out of range; it must be from 1 to 2147483647`},
+		"a number that is none":           {"edit good.yaml --lease-duration-seconds x", 2, "must be an integer"},
 		"rendered":                        {"render intent.yaml --form drop-in", 0, "nodeLeaseDurationSeconds: 80"},
 		"a form nobody knows":             {"render intent.yaml --form talos", 2, `"talos" is not one of`},
 		"no form":                         {"render intent.yaml", 2, "--form is required"},
@@ -159,6 +169,16 @@ func TestLintSpeaksJSON(t *testing.T) {
 	}
 	if got.Carriers == nil || len(k.Values) < 80 {
 		t.Errorf("carriers %v, %d values: lists must be there even when empty, and defaults too", got.Carriers, len(k.Values))
+	}
+}
+
+func TestEveryListOfTheJSONIsAListEvenWhenItIsEmpty(t *testing.T) {
+	files := map[string]string{"good.yaml": head, "p/kubeletconfiguration.yaml": "maxPods: 5\n", "bad.yaml": "x: [\n"}
+	for _, args := range []string{"good.yaml --kubelet-version 1.37", "bad.yaml --kubelet-version 1.37", "--kubeadm-patches p"} {
+		out, _ := run(t, files, append([]string{"lint", "-o", "json"}, strings.Fields(args)...)...)
+		if strings.Contains(out, "null") {
+			t.Errorf("lint %s:\n%s", args, out)
+		}
 	}
 }
 

@@ -35,7 +35,8 @@ or it keeps the kubelet from starting. --kubeadm-patches and --cluster-api look
 at what brings such files to a machine, and need no version.
 
 Exit code 0: everything is applied. 1: there are findings. 2: the question
-could not be answered, for example because a FILE or the version cannot be read.`,
+could not be answered, for example because a FILE or the version cannot be read,
+or because there is nothing in what was named.`,
 		RunE: func(_ *cobra.Command, files []string) error { return lint(s, o, files) },
 	}
 	f := cmd.Flags()
@@ -70,7 +71,7 @@ func lint(s Streams, o lintOptions, files []string) error {
 	if err := r.carriers(o); err != nil {
 		return err
 	}
-	if r.Kubelets == nil && o.kubeadmPatches == "" && len(o.clusterAPI) == 0 {
+	if len(r.Kubelets) == 0 && o.kubeadmPatches == "" && len(o.clusterAPI) == 0 {
 		return errors.New("nothing to lint: name a --config FILE, a --config-dir, --kubeadm-patches or --cluster-api")
 	}
 	if err := r.print(s, o.output); err != nil {
@@ -94,7 +95,7 @@ func (r lintResult) verdict() error {
 // kubelets lints each file as the --config file of a kubelet of its own.
 func (o lintOptions) kubelets(files []string) ([]kubeletcfg.Report, error) {
 	if len(files) == 0 && o.configDir == "" {
-		return nil, nil
+		return []kubeletcfg.Report{}, nil
 	}
 	in, err := o.input()
 	if err != nil {
@@ -134,6 +135,9 @@ func (o lintOptions) input() (kubeletcfg.Input, error) {
 		if in.Dir, err = readDir(o.configDir); err != nil {
 			return in, fmt.Errorf("--config-dir: %w", err)
 		}
+		if len(in.Dir) == 0 {
+			return in, fmt.Errorf("--config-dir: %s holds no file: want drop-ins, whose names end in .conf; of an empty directory a kubelet takes nothing, so leave it out if that is meant", o.configDir)
+		}
 	}
 	return in, nil
 }
@@ -145,6 +149,9 @@ func (r *lintResult) carriers(o lintOptions) error {
 		files, err := readDir(o.kubeadmPatches)
 		if err != nil {
 			return fmt.Errorf("--kubeadm-patches: %w", err)
+		}
+		if len(files) == 0 {
+			return fmt.Errorf("--kubeadm-patches: %s holds no file: want patches such as kubeletconfiguration0+merge.yaml", o.kubeadmPatches)
 		}
 		r.looked = append(r.looked, fmt.Sprintf("%s, files: %d", o.kubeadmPatches, len(files)))
 		r.Carriers = append(r.Carriers, kubeletcfg.LintKubeadmPatches(o.kubeadmPatches, files)...)

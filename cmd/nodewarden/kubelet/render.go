@@ -27,7 +27,10 @@ Forms: ` + formList() + `.
 Every file begins with what applying it does to the machines, in which order it
 may be applied, and what must be true before. A form of several steps puts each
 step into a folder of its own. Without --dir the files are printed; with it they
-are written there. A missing directory is made, files that exist are not replaced.`,
+are written there. A missing directory is made, files that exist are not replaced.
+
+Exit code 2: the command line, the intent or the directory cannot be used.
+3: a file could not be written or printed.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error { return render(s, o, args[0]) },
 	}
@@ -98,7 +101,7 @@ func writeFiles(s Streams, dir string, r kubeletcfg.Rendered) error {
 	for _, f := range r.Files {
 		name := inside(dir, f)
 		if err := createFile(name, f.Data); err != nil {
-			return fmt.Errorf("--dir %s: %w", dir, err)
+			return Fault{fmt.Errorf("--dir %s: %w", dir, err)}
 		}
 		fmt.Fprintln(s.Out, name)
 	}

@@ -116,10 +116,13 @@ func load(path, kubecontext string) (*rest.Config, error) {
 	kubeconfig := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
 	cfg, err := kubeconfig.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
-		return nil, errors.New("no cluster is named there; give --kubeconfig, set $KUBECONFIG to a file that exists, or run in a pod")
+		err = errors.New("no cluster is named there; give --kubeconfig, set $KUBECONFIG to a file that exists, or run in a pod")
 	}
 	if raw, rawErr := kubeconfig.RawConfig(); err != nil && rawErr == nil && kubecontext != "" && raw.Contexts[kubecontext] == nil {
-		return nil, fmt.Errorf("--context %q: there is none of this name; want one of %q", kubecontext, slices.Sorted(maps.Keys(raw.Contexts)))
+		return nil, UsageError{fmt.Errorf("--context %q: there is none of this name; want one of %q", kubecontext, slices.Sorted(maps.Keys(raw.Contexts)))}
+	}
+	if err != nil && path != "" {
+		return nil, UsageError{err}
 	}
 	return cfg, err
 }

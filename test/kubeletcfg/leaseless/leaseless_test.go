@@ -229,6 +229,18 @@ func (s *story) renewing() {
 	})
 }
 
+// reporting waits until the kubelet reports its status again.
+func (s *story) reporting() {
+	s.Helper()
+	first := s.seen.heartbeats()
+	rig.Eventually(s.T, soon, func() error {
+		if s.seen.heartbeats() == first {
+			return fmt.Errorf("no report after the first %d", first)
+		}
+		return nil
+	})
+}
+
 func TestTenMinutesWithoutALeaseUnderExternalMode(t *testing.T) {
 	s := begin(t, "quiet")
 	since := time.Now()
@@ -288,6 +300,7 @@ func TestUpgradeTheControlPlaneFirstThenTheKubelets(t *testing.T) {
 	if now := s.renewed(); !now.Equal(left) || left.IsZero() {
 		t.Errorf("the Lease was renewed at %v, then at %v: it must stay behind and go stale", left, now)
 	}
+	s.reporting()
 }
 
 func TestRollbackTheKubeletsFirstThenTheControlPlane(t *testing.T) {
@@ -300,6 +313,7 @@ func TestRollbackTheKubeletsFirstThenTheControlPlane(t *testing.T) {
 	s.inTree(patient)
 	s.neverUnknown(longer)
 	s.renewing()
+	s.reporting()
 }
 
 func TestReenableAfterARollbackNeedsNothingElse(t *testing.T) {
@@ -320,4 +334,6 @@ func TestReenableAfterARollbackNeedsNothingElse(t *testing.T) {
 	}
 	r.Detect(t, s.node)
 	rig.Eventually(t, soon, r.EventsAre(t, s.node, "NodeNotReady", 1))
+	// Only a kubelet that lives takes it back.
+	rig.Eventually(t, soon, r.TaintsAre(t, s.node))
 }
