@@ -56,8 +56,9 @@ func Short() bool {
 }
 
 // Main runs the tests of a package that share one control plane: it starts it
-// before them, unless the run is a short one, and stops it after. It returns the
-// exit code for TestMain.
+// before them, unless the run is a short one, and stops it after. When one has
+// failed, the last lines of every component are printed. It returns the exit code
+// for TestMain.
 func Main(m interface{ Run() int }, shared **ControlPlane) int {
 	if Short() {
 		return m.Run()
@@ -67,7 +68,14 @@ func Main(m interface{ Run() int }, shared **ControlPlane) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer func() { _ = cp.Stop() }()
 	*shared = cp
-	return m.Run()
+	code := m.Run()
+	if code != 0 {
+		fmt.Fprintf(os.Stderr, "what the control plane wrote last:\n%s", cp.Tails(15))
+	}
+	if err := cp.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the control plane:", err)
+		return 1
+	}
+	return code
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -85,7 +86,8 @@ type Hollow struct {
 }
 
 // StartHollow starts hollow kubelets, each with an identity of its own, and
-// returns when every one of them has reported its node Ready.
+// returns when every one of them has reported its node Ready: itself, where there
+// was a kubelet before it.
 func (cp *ControlPlane) StartHollow(ctx context.Context, o HollowOptions) (*Hollow, error) {
 	names := o.names()
 	if len(names) == 0 {
@@ -114,7 +116,9 @@ func (cp *ControlPlane) StartHollow(ctx context.Context, o HollowOptions) (*Holl
 	}
 	args := append([]string{"--names-file=" + list, "--kubeconfigs=" + configs, "--cut-dir=" + h.cutDir}, o.args()...)
 	cmd := role("hollow", append(args, o.Args...))
-	cmd.Ready = cp.nodesReady(names)
+	if cmd.Ready, err = cp.nodesReport(ctx, names); err != nil {
+		return nil, err
+	}
 	if h.Process, err = cp.Run(ctx, cmd); err != nil {
 		return nil, fmt.Errorf("start hollow kubelets: %w", err)
 	}
@@ -141,8 +145,8 @@ type KubeletOptions struct {
 }
 
 // StartKubelet starts the real kubelet, with real mounts, volumes and probes,
-// over a container runtime that only pretends. It returns when the node is
-// Ready. It needs Linux and root.
+// over a container runtime that only pretends. It returns when it has reported
+// its node Ready. It needs Linux and root.
 func (cp *ControlPlane) StartKubelet(ctx context.Context, o KubeletOptions) (*Process, error) {
 	config, err := cp.Kubeconfig(cp.Kubelet(o.Name))
 	if err != nil {
@@ -150,7 +154,9 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, o KubeletOptions) (*Pr
 	}
 	args := append([]string{"--name=" + o.Name, "--kubeconfig=" + config}, o.args()...)
 	cmd := role("kubelet", append(args, o.Args...))
-	cmd.Ready = cp.nodesReady([]string{o.Name})
+	if cmd.Ready, err = cp.nodesReport(ctx, []string{o.Name}); err != nil {
+		return nil, err
+	}
 	p, err := cp.Run(ctx, cmd)
 	if err != nil {
 		return nil, fmt.Errorf("start a kubelet: %w", err)
@@ -158,36 +164,60 @@ func (cp *ControlPlane) StartKubelet(ctx context.Context, o KubeletOptions) (*Pr
 	return p, nil
 }
 
-// nodesReady is nil once all nodes exist and are Ready.
-func (cp *ControlPlane) nodesReady(names []string) func(context.Context) error {
+// nodesReport says how to know that kubelets about to be launched have reported
+// their nodes Ready. What a kubelet before them reported does not count: where
+// there is a node already, it returns at the start of a second, because
+// heartbeats have whole ones.
+func (cp *ControlPlane) nodesReport(ctx context.Context, names []string) (func(context.Context) error, error) {
+	client, err := kubernetes.NewForConfig(cp.Admin())
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := byName(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	launch := time.Now().Truncate(time.Second)
+	if slices.ContainsFunc(names, func(n string) bool { return nodes[n] != nil }) {
+		launch = launch.Add(time.Second)
+		time.Sleep(time.Until(launch))
+	}
 	return func(ctx context.Context) error {
-		client, err := kubernetes.NewForConfig(cp.Admin())
+		nodes, err := byName(ctx, client)
 		if err != nil {
 			return err
-		}
-		// A stale answer is good enough here, and cheap with many nodes.
-		list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
-		if err != nil {
-			return err
-		}
-		ready := map[string]bool{}
-		for _, n := range list.Items {
-			ready[n.Name] = isReady(&n)
 		}
 		for _, n := range names {
-			if !ready[n] {
-				return fmt.Errorf("node %s is not Ready", n)
+			if readyAt(nodes[n]).Before(launch) {
+				return fmt.Errorf("node %s has not been reported Ready since its kubelet was launched", n)
 			}
 		}
 		return nil
-	}
+	}, nil
 }
 
-func isReady(n *corev1.Node) bool {
+// byName lists the nodes. A stale answer is good enough here, and cheap with many.
+func byName(ctx context.Context, client kubernetes.Interface) (map[string]*corev1.Node, error) {
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return nil, err
+	}
+	nodes := map[string]*corev1.Node{}
+	for i := range list.Items {
+		nodes[list.Items[i].Name] = &list.Items[i]
+	}
+	return nodes, nil
+}
+
+// readyAt is the heartbeat of a node that is Ready, and zero for all others.
+func readyAt(n *corev1.Node) time.Time {
+	if n == nil {
+		return time.Time{}
+	}
 	for _, c := range n.Status.Conditions {
-		if c.Type == corev1.NodeReady {
-			return c.Status == corev1.ConditionTrue
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return c.LastHeartbeatTime.Time
 		}
 	}
-	return false
+	return time.Time{}
 }

@@ -3,7 +3,6 @@ package controlplane_test
 import (
 	"context"
 	"flag"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -23,27 +22,7 @@ func TestMain(m *testing.M) {
 		meet(how)
 		return
 	}
-	os.Exit(withPlane(m.Run))
-}
-
-func withPlane(run func() int) int {
-	if controlplane.Short() {
-		return run()
-	}
-	var err error
-	if plane, err = controlplane.Start(context.Background(), controlplane.Options{}); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := run()
-	if code != 0 {
-		fmt.Fprintln(os.Stderr, plane.Tails(15))
-	}
-	if err := plane.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop:", err)
-		return 1
-	}
-	return code
+	os.Exit(controlplane.Main(m, &plane))
 }
 
 // shared is the control plane of this package, and a context for one test.

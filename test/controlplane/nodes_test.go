@@ -149,6 +149,26 @@ func TestHollowKubeletsThatCannotStartSayWhy(t *testing.T) {
 	}
 }
 
+func TestAKubeletThatCannotStartIsNotTakenForTheOneBeforeIt(t *testing.T) {
+	cp, ctx := shared(t)
+	o := controlplane.HollowOptions{Names: []string{"succeeded"}}
+	h, err := cp.StartHollow(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Kill()
+	broken := o
+	broken.Args = []string{"--lease-seconds=-1"}
+	if _, err := cp.StartHollow(ctx, broken); err == nil || !strings.Contains(err.Error(), "must be more than 0") {
+		t.Errorf("%v", err)
+	}
+	// One that can is found although it may report only once in five minutes.
+	if h, err = cp.StartHollow(ctx, o); err != nil {
+		t.Fatal(err)
+	}
+	h.Stop()
+}
+
 func TestARealKubeletRunsAndLeavesNoMounts(t *testing.T) {
 	cp, ctx := shared(t)
 	if !canRunKubelet() {

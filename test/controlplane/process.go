@@ -187,6 +187,19 @@ func startJanitor(dir string) (*Process, error) {
 	return begin(cmd, "janitor", "")
 }
 
+// TempDir makes a folder that goes with this process, however it ends, and sooner
+// if remove is called.
+func TempDir(pattern string) (dir string, remove func(), err error) {
+	if dir, err = os.MkdirTemp("", pattern); err != nil {
+		return "", nil, err
+	}
+	janitor, err := startJanitor(dir)
+	if err != nil {
+		return "", nil, errors.Join(err, os.Remove(dir))
+	}
+	return dir, func() { _ = os.RemoveAll(dir); janitor.Kill() }, nil
+}
+
 // PID is the process's number.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
@@ -284,9 +297,12 @@ func (p *Process) await(ctx context.Context, ready func(context.Context) error) 
 	defer cancel()
 	last := errors.New("it was never asked")
 	for {
-		if err := ready(alive); err == nil {
+		err := ready(alive)
+		switch {
+		case p.State() != "running": // whoever answered was somebody else
+		case err == nil:
 			return nil
-		} else if alive.Err() == nil {
+		case alive.Err() == nil:
 			last = err
 		}
 		select {

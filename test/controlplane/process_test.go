@@ -43,6 +43,17 @@ func TestAProgramThatEndsBeforeItIsReadySaysWhatItWrote(t *testing.T) {
 	}
 }
 
+func TestAProgramThatHasEndedIsNotReadyWhoeverAnswersInItsPlace(t *testing.T) {
+	cp, ctx := shared(t)
+	_, err := cp.Run(ctx, controlplane.Command{
+		Path: "/bin/sh", Args: []string{"-c", "exit 7"},
+		Ready: func(untilItEnds context.Context) error { <-untilItEnds.Done(); return nil },
+	})
+	if err == nil || !strings.Contains(err.Error(), "exit status 7") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestAProgramThatHangsIsNotWaitedForLongerThanTheCallerDoes(t *testing.T) {
 	cp, ctx := shared(t)
 	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)

@@ -111,14 +111,14 @@ func (cp *ControlPlane) Etcd() *Process { return cp.etcd }
 func (cp *ControlPlane) KillAPIServer() { cp.APIServer().Kill() }
 
 // RestartAPIServer stops the API server, if it still runs, and starts it again
-// on the same port and data. Further arguments replace Options.APIServerArgs
-// from now on; without any the old ones stay.
+// on the same port and data. Further arguments come after Options.APIServerArgs,
+// until the next restart.
 func (cp *ControlPlane) RestartAPIServer(ctx context.Context, args ...string) error {
 	old := cp.APIServer()
 	old.Stop()
-	if len(args) > 0 {
-		cp.opts.APIServerArgs = args
-	}
+	usual := cp.opts.APIServerArgs
+	cp.opts.APIServerArgs = slices.Concat(usual, args)
+	defer func() { cp.opts.APIServerArgs = usual }()
 	cp.mu.Lock()
 	cp.past = append(cp.past, old)
 	cp.mu.Unlock()

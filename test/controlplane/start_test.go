@@ -219,6 +219,9 @@ func TestAnAPIServerThatWasKilledComesBackWithItsData(t *testing.T) {
 	if err := cp.RestartAPIServer(t.Context(), "--no-such-flag"); err == nil || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
 		t.Errorf("a restart with a bad flag: %v", err)
 	}
+	if err := cp.RestartAPIServer(t.Context()); err != nil {
+		t.Errorf("the bad flag of one restart reached the next: %v", err)
+	}
 }
 
 // children are the processes that this one has started and not yet reaped.

@@ -165,6 +165,13 @@ func TestReviewsGoOnWithoutAnAPIServer(t *testing.T) {
 	scrape := func() page { return c.scrape(hook) }
 	eventually(t, scrape, current)
 
+	// However this ends, the next test finds the API server as it was.
+	t.Cleanup(func() {
+		shared.KillAPIServer()
+		if err := shared.RestartAPIServer(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
 	shared.KillAPIServer()
 	always(t, quickAfter+time.Second, func() page {
 		review(t, hook)

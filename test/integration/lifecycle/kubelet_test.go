@@ -85,10 +85,13 @@ func TestARestartedKubeletCostsNoPod(t *testing.T) {
 			}
 			rig.Eventually(t, soon, r.PodIs(t, "k4781-p-"+mode, corev1.ConditionTrue))
 			h.Kill()
-			if h, err = r.CP.StartHollow(t.Context(), o); err != nil {
+			again, err := r.CP.StartHollow(t.Context(), o)
+			if err != nil {
 				t.Fatal(err)
 			}
+			h = again
 			rig.Never(t, 3*time.Second, r.TaintsAre(t, "k4781"))
+			rig.Eventually(t, soon, renewedSince(t, "k4781", time.Now()))
 			writes, err := r.CP.Audit(controlplane.AuditFilter{User: rig.Username, Resource: "pods", Subresource: "status", Name: "k4781-p-" + mode, Since: since})
 			if err != nil {
 				t.Fatal(err)
@@ -97,6 +100,17 @@ func TestARestartedKubeletCostsNoPod(t *testing.T) {
 				t.Errorf("the pod was written to %d times", len(writes))
 			}
 		})
+	}
+}
+
+// renewedSince is an error unless the node's kubelet has renewed its Lease since.
+func renewedSince(t *testing.T, node string, since time.Time) func() error {
+	return func() error {
+		l, err := r.Admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(t.Context(), node, metav1.GetOptions{})
+		if err == nil && !l.Spec.RenewTime.After(since) {
+			err = fmt.Errorf("the Lease of node %s was renewed at %v and not since", node, l.Spec.RenewTime)
+		}
+		return err
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/nodewarden/nodewarden/test/controlplane"
 	"github.com/nodewarden/nodewarden/test/integration/lifecycle/rig"
 	"github.com/nodewarden/nodewarden/test/nodes"
 )
@@ -230,11 +230,13 @@ func TestNoExecuteNeverStaysBehindNoSchedule(t *testing.T) {
 	r.Ready(t, "z", "b08-a", "b08-b", "b08-c")
 	r.Start(t, rig.Alone, rig.External, []string{"--node-eviction-rate=1000"})
 	rig.Eventually(t, soon, r.TaintsAre(t, "b08-a"))
-	w, err := r.Admin.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=b08-a"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 10 {
+	var seen [][]string
+	wait := eachTaints(t, "b08-a", func(taints []string) bool {
+		seen = append(seen, taints)
+		return !slices.Contains(taints, "example.com/last:NoSchedule")
+	})
+	const rounds = 10
+	for range rounds {
 		r.Detect(t, "b08-a")
 		rig.Eventually(t, soon, r.TaintsAre(t, "b08-a", "unreachable:NoSchedule", "unreachable:NoExecute"))
 		r.Report(t, corev1.ConditionFalse, "b08-a")
@@ -242,16 +244,112 @@ func TestNoExecuteNeverStaysBehindNoSchedule(t *testing.T) {
 		r.Report(t, corev1.ConditionTrue, "b08-a")
 		rig.Eventually(t, soon, r.TaintsAre(t, "b08-a"))
 	}
-	w.Stop()
-	for e := range w.ResultChan() {
-		if n, ok := e.Object.(*corev1.Node); ok && e.Type == watch.Modified {
-			got := rig.TaintsOf(n)
-			exec := slices.ContainsFunc(got, func(s string) bool { return s == "unreachable:NoExecute" || s == "not-ready:NoExecute" })
-			sched := slices.ContainsFunc(got, func(s string) bool { return s == "unreachable:NoSchedule" || s == "not-ready:NoSchedule" })
-			if exec && !sched || slices.Contains(got, "unreachable:NoExecute") && slices.Contains(got, "not-ready:NoExecute") {
-				t.Errorf("for a moment the taints were %v", got)
+	addTaint(t, "b08-a", "example.com/last")
+	wait()
+	// Each round was seen to pass through three states above, so the watch saw them too.
+	if len(seen) < 3*rounds {
+		t.Errorf("the taints changed only %d times in %d rounds", len(seen), rounds)
+	}
+	for _, got := range seen {
+		exec := slices.ContainsFunc(got, func(s string) bool { return s == "unreachable:NoExecute" || s == "not-ready:NoExecute" })
+		if exec && !closed(got) || slices.Contains(got, "unreachable:NoExecute") && slices.Contains(got, "not-ready:NoExecute") {
+			t.Errorf("for a moment the taints were %v", got)
+		}
+	}
+}
+
+// closed is whether our taints keep new pods away.
+func closed(taints []string) bool {
+	return slices.Contains(taints, "unreachable:NoSchedule") || slices.Contains(taints, "not-ready:NoSchedule")
+}
+
+// eachTaints watches a node and calls do whenever its taints have changed, as long
+// as do wants more. wait returns when it does not.
+func eachTaints(t *testing.T, node string, do func([]string) (more bool)) (wait func()) {
+	t.Helper()
+	w, err := r.Admin.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=" + node})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer w.Stop()
+		var last []string
+		for e := range w.ResultChan() {
+			n, ok := e.Object.(*corev1.Node)
+			if !ok || slices.Equal(rig.TaintsOf(n), last) {
+				continue
+			}
+			last = rig.TaintsOf(n)
+			if !do(last) {
+				close(done)
+				return
 			}
 		}
+	}()
+	return func() {
+		t.Helper()
+		select {
+		case <-done:
+		case <-time.After(soon):
+			t.Fatalf("the watch of node %s did not see what it waits for", node)
+		}
+	}
+}
+
+// B08, the pod that is bound at once.
+func TestAPodThatIsBoundTheMomentNoScheduleIsGoneStays(t *testing.T) {
+	needsControlPlane(t)
+	r.Ready(t, "z", "b08-d", "b08-e", "b08-f")
+	// The first finds pods by an index that only the second makes.
+	evictions, err := r.CP.StartControllerManager(t.Context(), controlplane.CMOptions{Controllers: []string{"taint-eviction-controller", "daemonset-controller"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(evictions.Stop)
+	r.Start(t, rig.Alone, rig.External, []string{"--node-eviction-rate=1000"})
+	rig.Eventually(t, soon, r.TaintsAre(t, "b08-d"))
+	r.Pod(t, "b08-d", "b08-p1", intolerant)
+	r.Pod(t, "", "b08-p2", intolerant)
+	down := false
+	wait := eachTaints(t, "b08-d", func(taints []string) bool {
+		if down && !closed(taints) {
+			if err := r.Bind(t.Context(), "b08-d", "b08-p2"); err != nil {
+				t.Error(err)
+			}
+			return false
+		}
+		down = closed(taints)
+		return true
+	})
+	r.Detect(t, "b08-d")
+	rig.Eventually(t, soon, func() error {
+		if kept(t, "b08-p1")() == nil {
+			return fmt.Errorf("pod b08-p1 is not evicted, so this test shows nothing")
+		}
+		return nil
+	})
+	r.Report(t, corev1.ConditionTrue, "b08-d")
+	wait()
+	rig.Never(t, 2*time.Second, kept(t, "b08-p2"))
+}
+
+// intolerant makes a pod that a NoExecute taint ends at once; pods that say nothing
+// are given five minutes.
+func intolerant(p *corev1.Pod) {
+	for _, key := range []string{corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady} {
+		p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: new(int64)})
+	}
+}
+
+// kept is an error when a pod is deleted.
+func kept(t *testing.T, name string) func() error {
+	return func() error {
+		p, err := r.Admin.CoreV1().Pods(rig.Pods).Get(t.Context(), name, metav1.GetOptions{})
+		if err == nil && p.DeletionTimestamp != nil {
+			err = fmt.Errorf("pod %s was deleted at %v", name, p.DeletionTimestamp)
+		}
+		return err
 	}
 }
 
@@ -263,7 +361,7 @@ func TestEveryOutageIsToldOnceHoweverManyRestartsAndConflictsItSees(t *testing.T
 	proxy := r.Proxy(t, r.CP.ServiceAccount(rig.Namespace, rig.Account))
 	c := r.StartAs(t, proxy.Config(), rig.Alone, rig.External)
 	rig.Eventually(t, soon, r.TaintsAre(t, "b17-a"))
-	proxy.Conflict("/pods/b17-p/status", 2)
+	proxy.Conflict(t, "/pods/b17-p/status", 2)
 	r.Detect(t, "b17-a")
 	rig.Eventually(t, soon, r.PodIs(t, "b17-p", corev1.ConditionFalse))
 	rig.Eventually(t, soon, r.EventsAre(t, "b17-a", "NodeNotReady", 1))

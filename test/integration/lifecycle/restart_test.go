@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/nodewarden/nodewarden/test/controlplane"
 	"github.com/nodewarden/nodewarden/test/integration/lifecycle/rig"
@@ -75,7 +76,7 @@ func TestSoakALeaderKilledInTheMiddleOfAnOutageLosesAndRepeatsNothing(t *testing
 }
 
 // killLeaders lets 100 nodes fail in each round, and kills the leader with SIGKILL
-// at a random moment while it deals with them.
+// when it has tainted some of them, at random how many.
 func killLeaders(t *testing.T, rounds int) {
 	needsControlPlane(t)
 	const failing, podsEach = 100, 2
@@ -87,6 +88,10 @@ func killLeaders(t *testing.T, rounds int) {
 	t.Cleanup(func() {
 		for _, n := range names {
 			r.Forget(t, n)
+		}
+		// Events outlive their nodes, and the soak has nodes of the same names.
+		if err := r.Admin.CoreV1().Events("default").DeleteCollection(context.WithoutCancel(t.Context()), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "reason=NodeNotReady"}); err != nil {
+			t.Error(err)
 		}
 	})
 	inParallel(t, names[:failing], func(ctx context.Context, name string) error {
@@ -100,18 +105,40 @@ func killLeaders(t *testing.T, rounds int) {
 	leader := r.Start(t, rig.External, twoReplicas)
 	rig.Eventually(t, soon, untainted(t, names))
 	standby := r.Start(t, rig.External, twoReplicas)
+	midway := 0
 	for round := 1; round <= rounds; round++ {
-		after := time.Duration(rand.Int64N(int64(600 * time.Millisecond)))
+		leader, standby = inLead(t, leader, standby)
+		holder := holds(t)
+		after := 1 + rand.IntN(failing/2)
+		tainted := whenUnreachable(t, after)
 		dead := make(chan struct{})
-		time.AfterFunc(after, func() { leader.Kill(); close(dead) })
+		go func() { <-tainted; leader.Kill(); close(dead) }()
 		inParallel(t, names[:failing], func(ctx context.Context, name string) error {
 			now := metav1.Now()
 			return rig.Write(ctx, r.Detector, name, rig.Condition{Type: "Ready", Status: "Unknown", Reason: "OutOfBandProbeFailed", LastTransitionTime: &now})
 		})
-		<-dead
+		select {
+		case <-dead:
+		case <-time.After(time.Minute):
+			t.Fatalf("round %d: not even %d nodes were tainted", round, after)
+		}
+		// One that loses the lead ends by itself.
+		if got := leader.State(); got != "signal: killed" {
+			t.Fatalf("round %d: the leader ended otherwise: %s", round, got)
+		}
+		done := len(unreachable(t))
+		if done < failing {
+			midway++
+		}
 		leader, standby = standby, r.Start(t, rig.External, twoReplicas)
 		rig.Eventually(t, time.Minute, outageIsHandled(t, names[:failing], podsEach, round))
-		t.Logf("round %d: killed after %v", round, after)
+		rig.Eventually(t, soon, func() error {
+			if now := holds(t); now == "" || now == holder {
+				return fmt.Errorf("the Lease is held by %q, as before the kill", now)
+			}
+			return nil
+		})
+		t.Logf("round %d: killed at %d tainted nodes, with %d done", round, after, done)
 		inParallel(t, names[:failing], func(ctx context.Context, name string) error {
 			now := metav1.Now()
 			err := rig.Write(ctx, r.Admin, name, rig.Condition{Type: "Ready", Status: "True", Reason: "KubeletReady", LastHeartbeatTime: &now, LastTransitionTime: &now})
@@ -123,6 +150,79 @@ func killLeaders(t *testing.T, rounds int) {
 		})
 		rig.Eventually(t, time.Minute, untainted(t, names))
 	}
+	// A busy machine may be late with a kill, but not always.
+	if midway == 0 {
+		t.Errorf("in all %d rounds the leader had tainted every node before it was killed", rounds)
+	}
+}
+
+// inLead waits until one of two replicas leads, and returns that one first.
+func inLead(t *testing.T, a, b *rig.Controller) (leader, standby *rig.Controller) {
+	t.Helper()
+	leads := func(c *rig.Controller) error {
+		return c.MetricIs(t, `leader_election_master_status{name="nodewarden-controller"}`, 1)()
+	}
+	rig.Eventually(t, soon, func() error {
+		if leads(b) == nil {
+			a, b = b, a
+		}
+		return leads(a)
+	})
+	return a, b
+}
+
+// holds is who holds the Lease of the leader.
+func holds(t *testing.T) string {
+	t.Helper()
+	l, err := r.Admin.CoordinationV1().Leases(rig.Namespace).Get(t.Context(), "nodewarden-controller", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ptr.Deref(l.Spec.HolderIdentity, "")
+}
+
+// whenUnreachable is closed when so many nodes have been tainted as unreachable.
+func whenUnreachable(t *testing.T, n int) <-chan struct{} {
+	t.Helper()
+	w, err := r.Admin.CoreV1().Nodes().Watch(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reached := make(chan struct{})
+	go func() {
+		defer w.Stop()
+		down := map[string]bool{}
+		for e := range w.ResultChan() {
+			if node, ok := e.Object.(*corev1.Node); ok && isUnreachable(node) {
+				down[node.Name] = true
+			}
+			if len(down) >= n {
+				close(reached)
+				return
+			}
+		}
+	}()
+	return reached
+}
+
+// unreachable are the nodes that are tainted as such.
+func unreachable(t *testing.T) map[string]bool {
+	t.Helper()
+	list, err := r.Admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := map[string]bool{}
+	for _, n := range list.Items {
+		if isUnreachable(&n) {
+			down[n.Name] = true
+		}
+	}
+	return down
+}
+
+func isUnreachable(n *corev1.Node) bool {
+	return slices.Contains(rig.TaintsOf(n), "unreachable:NoSchedule")
 }
 
 func inParallel(t *testing.T, names []string, do func(context.Context, string) error) {
@@ -160,14 +260,7 @@ func untainted(t *testing.T, names []string) func() error {
 // pods are NotReady, and every outage so far was told exactly once.
 func outageIsHandled(t *testing.T, names []string, podsEach, outages int) func() error {
 	return func() error {
-		down := map[string]bool{}
-		nodes, err := r.Admin.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, n := range nodes.Items {
-			down[n.Name] = strings.Contains(fmt.Sprint(rig.TaintsOf(&n)), "unreachable:NoSchedule")
-		}
+		down := unreachable(t)
 		marked := map[string]int{}
 		pods, err := r.Admin.CoreV1().Pods(rig.Pods).List(t.Context(), metav1.ListOptions{})
 		if err != nil {

@@ -87,8 +87,17 @@ func (p *Proxy) Thaw() {
 	}
 }
 
-// Conflict answers the next n patches whose path ends like this with 409.
-func (p *Proxy) Conflict(suffix string, n int) {
+// Conflict answers the next n patches whose path ends like this with 409. A test
+// that ends before there were so many fails.
+func (p *Proxy) Conflict(t testing.TB, suffix string, n int) {
+	t.Helper()
+	t.Cleanup(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if n > 0 {
+			t.Errorf("%d patches of %s were to meet a conflict and were never sent", n, suffix)
+		}
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.refuse = func(w http.ResponseWriter, req *http.Request) bool {

@@ -5,6 +5,7 @@ package rig
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,11 +43,11 @@ type Rig struct {
 // New prepares a control plane: namespaces, the controller's own role and a
 // detector that may write node statuses.
 func New(ctx context.Context, cp *controlplane.ControlPlane) (*Rig, error) {
-	admin, err := kubernetes.NewForConfig(cp.Admin())
+	admin, err := client(cp.Admin())
 	if err != nil {
 		return nil, fmt.Errorf("connect as admin: %w", err)
 	}
-	det, err := kubernetes.NewForConfig(cp.ServiceAccount(detectorNS, detector))
+	det, err := client(cp.ServiceAccount(detectorNS, detector))
 	if err != nil {
 		return nil, fmt.Errorf("connect as detector: %w", err)
 	}
@@ -64,6 +65,30 @@ func New(ctx context.Context, cp *controlplane.ControlPlane) (*Rig, error) {
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get", "list", "watch"}},
 		{APIGroups: []string{""}, Resources: []string{"nodes/status"}, Verbs: []string{"patch"}},
 	}, nil)
+}
+
+// patience is how long a request may go unanswered, so that none holds a test past
+// its own deadline for long.
+const patience = 30 * time.Second
+
+// client is how a rig speaks to the API server.
+func client(c *rest.Config) (kubernetes.Interface, error) {
+	c.Wrap(func(rt http.RoundTripper) http.RoundTripper { return impatient{rt} })
+	return kubernetes.NewForConfig(c)
+}
+
+// impatient gives up a request that is not answered. The timeout of a client would
+// end watches too, which may last once they have begun.
+type impatient struct{ http.RoundTripper }
+
+func (i impatient) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	late := time.AfterFunc(patience, cancel)
+	resp, err := i.RoundTripper.RoundTrip(req.WithContext(ctx))
+	if !late.Stop() && err != nil {
+		err = fmt.Errorf("no answer within %v: %w", patience, err)
+	}
+	return resp, err
 }
 
 // ClusterRules and NamespaceRules are all that the controller may do. Tests
@@ -110,15 +135,15 @@ func (r *Rig) grant(ctx context.Context, account, ns string, cluster []rbacv1.Po
 	return nil
 }
 
-// built is the folder of the binary, empty before it is built.
-var built string
+// clean removes the folder of the binary, once there is one.
+var clean = func() {}
 
 var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "nodewarden-controller-")
+	dir, remove, err := controlplane.TempDir("nodewarden-controller-")
 	if err != nil {
 		return "", err
 	}
-	built = dir
+	clean = remove
 	path := filepath.Join(dir, "nodewarden-controller")
 	out, err := exec.Command("go", "build", "-o", path, "github.com/nodewarden/nodewarden/cmd/nodewarden-controller").CombinedOutput()
 	if err != nil {
@@ -127,15 +152,12 @@ var build = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// Binary is the controller, built once a process. Clean removes it.
+// Binary is the controller, built once a process. It goes with the process, and
+// sooner with Clean.
 func Binary() (string, error) { return build() }
 
 // Clean removes what Binary built, at the end of a test binary.
-func Clean() {
-	if built != "" {
-		_ = os.RemoveAll(built)
-	}
-}
+func Clean() { clean() }
 
 // Controller is a running nodewarden-controller.
 type Controller struct {

@@ -114,7 +114,7 @@ func (r *Rig) Report(t testing.TB, status corev1.ConditionStatus, names ...strin
 // Kubelet is a client of a node's own kubelet.
 func (r *Rig) Kubelet(t testing.TB, node string) kubernetes.Interface {
 	t.Helper()
-	c, err := kubernetes.NewForConfig(r.CP.Kubelet(node))
+	c, err := client(r.CP.Kubelet(node))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,15 +168,19 @@ func (r *Rig) CreatePod(ctx context.Context, node, name string, change ...func(*
 func (r *Rig) ArrivingPod(t testing.TB, node, name string) *corev1.Pod {
 	t.Helper()
 	r.Pod(t, "", name)
-	pods := r.Admin.CoreV1().Pods(Pods)
-	if err := pods.Bind(t.Context(), &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Pods}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{}); err != nil {
+	if err := r.Bind(t.Context(), node, name); err != nil {
 		t.Fatal(err)
 	}
-	p, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+	p, err := r.Admin.CoreV1().Pods(Pods).Get(t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
+}
+
+// Bind puts a pod on a node, by the scheduler's call.
+func (r *Rig) Bind(ctx context.Context, node, name string) error {
+	return r.Admin.CoreV1().Pods(Pods).Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: Pods}, Target: corev1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{})
 }
 
 // SetPodReady writes a pod's status as its kubelet would.
@@ -302,6 +306,8 @@ func (c *Controller) MetricIs(t testing.TB, series string, want float64) func() 
 }
 
 func fetch(ctx context.Context, url string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return "", err
