@@ -90,6 +90,12 @@ func TestAnAPIServerCountsWhatTheAlertsAskFor(t *testing.T) {
 	if err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, "reserved-reason.contract.nodewarden.dev", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	// An error at run time is counted like a refusal, which is why no alert goes by it.
+	enforce(ctx, t, admin, "clock-skew.contract.nodewarden.dev", "dyn(object).nothing == 1")
+	counted("apiserver_validating_admission_policy_check_total", `policy="clock-skew.contract.nodewarden.dev"`, `error_type="invalid_error"`, `enforcement_action="deny"`)
+	if err := admin.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Delete(ctx, "clock-skew.contract.nodewarden.dev", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	enforce(ctx, t, admin, "newer-ready.contract.nodewarden.dev", dear())
 	counted("apiserver_validating_admission_policy_check_total", `policy="newer-ready.contract.nodewarden.dev"`, `error_type="out_of_budget"`)
 }

@@ -151,12 +151,14 @@ func TestEveryAlertHasATestInWhichItFiresAndOneInWhichItIsSilent(t *testing.T) {
 var upstream = map[string][]string{
 	"up": {"job"}, // Prometheus itself
 	// kube-state-metrics, as of v2.20
-	"kube_node_info":                                                nil,
-	"kube_validatingadmissionpolicy_info":                           {"validatingadmissionpolicy", "failure_policy"},
-	"kube_validatingadmissionpolicybinding_info":                    {"validatingadmissionpolicybinding", "policy_name"},
-	"kube_validatingadmissionpolicybinding_validation_action":       {"validatingadmissionpolicybinding", "action"},
-	"kube_validatingwebhookconfiguration_info":                      {"validatingwebhookconfiguration"},
-	"kube_validatingwebhookconfiguration_metadata_resource_version": {"validatingwebhookconfiguration"},
+	"kube_node_info":                                                   nil,
+	"kube_validatingadmissionpolicy_info":                              {"validatingadmissionpolicy", "failure_policy"},
+	"kube_validatingadmissionpolicybinding_info":                       {"validatingadmissionpolicybinding", "policy_name"},
+	"kube_validatingadmissionpolicybinding_validation_action":          {"validatingadmissionpolicybinding", "action"},
+	"kube_deployment_spec_replicas":                                    {"deployment"},
+	"kube_validatingwebhookconfiguration_info":                         {"validatingwebhookconfiguration"},
+	"kube_validatingwebhookconfiguration_webhook_clientconfig_service": {"validatingwebhookconfiguration", "service_name"},
+	"kube_validatingwebhookconfiguration_metadata_resource_version":    {"validatingwebhookconfiguration"},
 	// kube-apiserver
 	"apiserver_validating_admission_policy_check_total":           {"policy", "error_type"},
 	"apiserver_admission_match_condition_evaluation_errors_total": {"name"},
@@ -168,7 +170,7 @@ var upstream = map[string][]string{
 var target = []string{"pod", "job"}
 
 var (
-	listed   = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| \\w+ \\| (.*?) \\|")
+	listed   = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+)` \\| (\\w+) \\| (.*?) \\|")
 	selected = regexp.MustCompile(`\b((?:nodewarden|node_collector|apiserver|kube)_[a-z0-9_]+|up)\b(?:\{([^}]*)\})?`)
 	matcher  = regexp.MustCompile(`([a-z_]+)(?:=~|!~|!=|=)"`)
 )
@@ -182,7 +184,11 @@ func known(t *testing.T) map[string][]string {
 		all[name] = labels
 	}
 	for _, m := range listed.FindAllStringSubmatch(string(read(t, root, "docs", "metrics.md")), -1) {
-		all[m[1]] = strings.FieldsFunc(m[2], func(r rune) bool { return strings.ContainsRune("`, ", r) })
+		name := m[1]
+		if m[2] == "histogram" {
+			name += "_count"
+		}
+		all[name] = strings.FieldsFunc(m[3], func(r rune) bool { return strings.ContainsRune("`, ", r) })
 	}
 	return all
 }

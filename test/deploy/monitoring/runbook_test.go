@@ -57,6 +57,20 @@ spec:
     metadata: {labels: {app: w}}
     spec: {containers: [{name: w, image: w}]}
 ---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: nodewarden-controller, namespace: nodewarden-system}
+spec:
+  selector: {matchLabels: {app: c}}
+  template:
+    metadata: {labels: {app: c}}
+    spec: {containers: [{name: c, image: c}]}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: nodewarden-controller, namespace: nodewarden-system}
+spec: {holderIdentity: c-1}
+---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: w}
