@@ -166,6 +166,7 @@ func Cases() []Case {
 			reportWith(func(r *corev1.NodeCondition) { r.LastHeartbeatTime = at(1) })),
 		refused(contract.HeartbeatModified, "the heartbeat is erased", untouched,
 			reportWith(func(r *corev1.NodeCondition) { r.LastHeartbeatTime = metav1.Time{} })),
+		// JSON says it in UTC again: only a Target that takes these very Nodes sees the zone.
 		admitted(contract.HeartbeatModified, "the heartbeat is the same instant in another zone", untouched,
 			reportWith(func(r *corev1.NodeCondition) {
 				r.LastHeartbeatTime.Time = r.LastHeartbeatTime.In(time.FixedZone("", 7200))

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodewarden/nodewarden/test/controlplane"
@@ -43,11 +46,11 @@ func (s *story) startControllers(ctx context.Context) error {
 		return err
 	}
 	for range 2 {
-		p, err := s.startController(ctx, binary, kubeconfig)
+		r, err := s.startController(ctx, binary, kubeconfig)
 		if err != nil {
 			return err
 		}
-		s.controllers = append(s.controllers, p)
+		s.controllers = append(s.controllers, r)
 		if _, err := s.newLeader(ctx, ""); err != nil {
 			return err
 		}
@@ -56,37 +59,47 @@ func (s *story) startControllers(ctx context.Context) error {
 	return nil
 }
 
-func (s *story) startController(ctx context.Context, binary, kubeconfig string) (*controlplane.Process, error) {
+// replica is one of the controllers.
+type replica struct {
+	*controlplane.Process
+	url string // of its health and its metrics
+}
+
+func (s *story) startController(ctx context.Context, binary, kubeconfig string) (*replica, error) {
 	port, err := controlplane.FreePort()
 	if err != nil {
 		return nil, err
 	}
 	address := "127.0.0.1:" + strconv.Itoa(port)
-	return s.cp.Run(ctx, controlplane.Command{Path: binary, Args: []string{
+	r := &replica{url: "http://" + address}
+	r.Process, err = s.cp.Run(ctx, controlplane.Command{Path: binary, Args: []string{
 		"--kubeconfig=" + kubeconfig, "--metrics-bind-address=" + address,
 		"--feature-gates=ExternalNodeLivenessDetection=true", "--node-liveness-source=external",
 		"--leader-elect-resource-namespace=" + systemNamespace,
 		"--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline=2s", "--leader-elect-retry-period=500ms",
-	}, Ready: func(ctx context.Context) error { return answersOK(ctx, "http://"+address+"/readyz") }})
+	}, Ready: func(ctx context.Context) error {
+		_, err := fetch(ctx, r.url+"/readyz")
+		return err
+	}})
+	return r, err
 }
 
-func answersOK(ctx context.Context, url string) error {
+// fetch reads a page; any answer but 200 is an error.
+func fetch(ctx context.Context, url string) (string, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-		return err
+	page, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", url, resp.Status)
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", url, resp.Status)
-	}
-	return nil
+	return string(page), err
 }
 
 // grantController gives the controller's account what docs/lifecycle.md lists.
@@ -197,59 +210,115 @@ type sighting struct {
 
 var errWatchEnded = errors.New("n3: the API server ended a watch before everything had happened")
 
-// reaction watches n3 and its pods, and returns what happened to them, the
-// write first and each once, when everything expected of an outage has.
-func reaction(ctx context.Context, c kubernetes.Interface) (func() ([]sighting, error), error) {
+// outage is what happened to n3 and its pods, each once.
+type outage struct {
+	began time.Time // when n3 was first seen Unknown
+	seen  []sighting
+	down  map[string]bool // pods
+}
+
+// reaction watches n3 and its pods while fail writes that n3 is down, and returns
+// when everything expected of an outage has happened.
+func reaction(ctx context.Context, c kubernetes.Interface, fail func() error) (*outage, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	o := &outage{began: time.Now(), down: map[string]bool{}}
 	nodes, err := c.CoreV1().Nodes().Watch(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", "n3").String()})
 	if err != nil {
-		cancel()
 		return nil, err
 	}
 	pods, err := c.CoreV1().Pods(podNamespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
-		cancel()
 		return nil, err
 	}
-	return func() ([]sighting, error) {
-		defer cancel()
-		seen := []sighting{}
-		had := map[string]bool{}
-		saw := func(what string) {
-			if !had[what] {
-				had[what] = true
-				seen = append(seen, sighting{what, time.Now()})
-			}
+	// Not after the write: much happens while kubectl still runs.
+	ended := make(chan error, 1)
+	go func() { ended <- o.follow(ctx, nodes.ResultChan(), pods.ResultChan()) }()
+	if err := fail(); err != nil {
+		return nil, err
+	}
+	return o, <-ended
+}
+
+func (o *outage) follow(ctx context.Context, nodes, pods <-chan watch.Event) error {
+	for !o.had("taint unreachable:NoSchedule") || !o.had("taint unreachable:NoExecute") || len(o.down) < podsOnN3 {
+		var e watch.Event
+		open := true
+		select {
+		case <-ctx.Done():
+		case e, open = <-nodes:
+		case e, open = <-pods:
 		}
-		down := map[string]bool{}
-		for !had["taint unreachable:NoSchedule"] || !had["taint unreachable:NoExecute"] || len(down) < podsOnN3 {
-			select {
-			case <-ctx.Done():
-				return seen, fmt.Errorf("n3: only %d sightings, %d pods not Ready", len(seen), len(down))
-			case e, open := <-nodes.ResultChan():
-				if !open {
-					return seen, errWatchEnded
-				}
-				if n, ok := e.Object.(*corev1.Node); ok && ready(n).Status == corev1.ConditionUnknown {
-					saw("the write itself")
-					for _, t := range n.Spec.Taints {
-						if t.Key == corev1.TaintNodeUnreachable {
-							saw("taint unreachable:" + string(t.Effect))
-						}
-					}
-				}
-			case e, open := <-pods.ResultChan():
-				if !open {
-					return seen, errWatchEnded
-				}
-				if p, ok := e.Object.(*corev1.Pod); ok && !podReady(p) && !down[p.Name] {
-					down[p.Name] = true
-					saw(fmt.Sprintf("%d of %d pods NotReady", len(down), podsOnN3))
-				}
-			}
+		at := time.Now()
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("n3: only %d sightings, %d pods not Ready", len(o.seen), len(o.down))
+		case !open:
+			return errWatchEnded
+		case e.Type == watch.Error:
+			return fmt.Errorf("n3: a watch failed: %w", apierrors.FromObject(e.Object))
 		}
-		return seen, nil
-	}, nil
+		switch is := e.Object.(type) {
+		case *corev1.Node:
+			o.sawNode(is, at)
+		case *corev1.Pod:
+			o.sawPod(is, at)
+		}
+	}
+	return nil
+}
+
+func (o *outage) sawNode(n *corev1.Node, at time.Time) {
+	const itself = "the write itself"
+	if ready(n).Status != corev1.ConditionUnknown {
+		return
+	}
+	if !o.had(itself) {
+		o.began = at
+	}
+	o.saw(itself, at)
+	for _, t := range n.Spec.Taints {
+		if t.Key == corev1.TaintNodeUnreachable {
+			o.saw("taint unreachable:"+string(t.Effect), at)
+		}
+	}
+}
+
+func (o *outage) sawPod(p *corev1.Pod, at time.Time) {
+	if podReady(p) || o.down[p.Name] {
+		return
+	}
+	o.down[p.Name] = true
+	o.saw(fmt.Sprintf("%d of %d pods NotReady", len(o.down), podsOnN3), at)
+}
+
+func (o *outage) had(what string) bool {
+	return slices.ContainsFunc(o.seen, func(s sighting) bool { return s.what == what })
+}
+
+func (o *outage) saw(what string, at time.Time) {
+	if !o.had(what) {
+		o.seen = append(o.seen, sighting{what, at})
+	}
+}
+
+// leader is the replica that holds the lease, by its own account: the name in the
+// lease is a random one.
+func (s *story) leader(ctx context.Context) (*replica, error) {
+	var leaders []*replica
+	for _, r := range s.controllers {
+		page, err := fetch(ctx, r.url+"/metrics")
+		if err != nil {
+			return nil, err
+		}
+		if guard.Sum(page, "leader_election_master_status") > 0 {
+			leaders = append(leaders, r)
+		}
+	}
+	if len(leaders) != 1 {
+		return nil, fmt.Errorf("%d controllers say that they lead", len(leaders))
+	}
+	return leaders[0], nil
 }
 
 // failedOver kills the leader and waits for the other replica.
@@ -258,8 +327,12 @@ func (s *story) failedOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	leader, err := s.leader(ctx)
+	if err != nil {
+		return err
+	}
 	begun := time.Now()
-	s.controllers[0].Kill()
+	leader.Kill()
 	s.say("the leader is gone (SIGKILL): %s", old)
 	if _, err := s.newLeader(ctx, old); err != nil {
 		return err

@@ -64,6 +64,7 @@ func Run(ctx context.Context, o Options) error {
 				return errInterrupted
 			}
 			s.say("NOT as it should be: %v", err)
+			s.lastWords(ctx)
 			return fmt.Errorf("step %d, %s: %w", s.step, step.title, err)
 		}
 	}

@@ -2,11 +2,14 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/nodewarden/nodewarden/contract"
@@ -24,12 +27,13 @@ profile: enforce
 // story is a running demo.
 type story struct {
 	out         io.Writer
+	progress    io.Writer
 	step        int
 	cp          *controlplane.ControlPlane
 	kubelets    *controlplane.Hollow
 	ready       time.Time // when the kubelets had all reported
 	hook        *guard.Webhook
-	controllers []*controlplane.Process // the leader first
+	controllers []*replica
 	policy      contract.Policy
 
 	admin    kubernetes.Interface
@@ -41,7 +45,7 @@ const patience = time.Minute
 
 // raise starts everything that the story needs.
 func raise(ctx context.Context, o Options) (*story, error) {
-	s := &story{out: o.Out}
+	s := &story{out: o.Out, progress: o.Progress}
 	begun := time.Now()
 	var err error
 	if s.cp, err = controlplane.Start(ctx, controlplane.Options{Progress: o.Progress}); err != nil {
@@ -50,11 +54,20 @@ func raise(ctx context.Context, o Options) (*story, error) {
 	s.say("etcd and kube-apiserver 1.37.2 are up (%s)", since(begun))
 	for _, next := range []func(context.Context) error{s.clients, s.startControllers, s.registerNodes, s.runPods, s.startWebhook} {
 		if err := next(ctx); err != nil {
+			s.lastWords(ctx)
 			s.end()
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// lastWords prints the ends of all logs, which go when the story ends. An
+// interruption needs no explanation.
+func (s *story) lastWords(ctx context.Context) {
+	if ctx.Err() == nil {
+		_, _ = fmt.Fprintf(s.progress, "\nWhat everybody wrote last:\n%s\n", s.cp.Tails(15))
+	}
 }
 
 func (s *story) end() { _ = s.cp.Stop() }
@@ -114,12 +127,15 @@ func (s *story) configure(ctx context.Context, install policy.Install) error {
 	return guard.Configure(ctx, s.admin, hooks)
 }
 
-// inForce waits until the API server asks the webhook, with writes that change nothing.
+// inForce waits until the webhook refuses, with writes that change nothing.
 func (s *story) inForce(ctx context.Context) error {
 	return s.until(ctx, func() error {
 		err := s.attempt(ctx, request{node: "n1", body: `{"status":{"conditions":[{"type":"Ready","status":"False"}]}}`, dryRun: true})
-		if err == nil {
-			return fmt.Errorf("the API server does not ask the webhook")
+		switch {
+		case err == nil:
+			return errors.New("the API server does not ask the webhook")
+		case !apierrors.IsInvalid(err) || !slices.Contains(named(err.Error()), contract.StatusNotUnknown):
+			return err
 		}
 		return nil
 	})

@@ -40,37 +40,44 @@ func (s *story) steps() []step {
 // entryName is how the API server's metrics call the webhook's entry.
 const entryName = `name="` + policy.ContractEntry + `"`
 
-// counts returns how many status reports kubelets have sent, and how many
-// reviews the API server has asked for, both from its own metrics.
-func (s *story) counts(ctx context.Context) (reports, reviews float64, err error) {
+// count is how many status reports of kubelets the API server has taken and has
+// not, and how many reviews it has asked for, all from its own metrics.
+type count struct{ taken, lost, reviews float64 }
+
+func (s *story) count(ctx context.Context) (c count, err error) {
 	page, err := s.cp.Metrics(ctx)
 	if err != nil {
-		return 0, 0, err
+		return c, err
 	}
-	reports = guard.Sum(page, "apiserver_request_total", `resource="nodes"`, `subresource="status"`, `verb="PATCH"`, `code="200"`)
-	reviews = guard.Sum(page, "apiserver_admission_webhook_admission_duration_seconds_count", entryName) +
+	reports := []string{`resource="nodes"`, `subresource="status"`, `verb="PATCH"`}
+	c.taken = guard.Sum(page, "apiserver_request_total", append(reports, `code="200"`)...)
+	c.lost = guard.Sum(page, "apiserver_request_total", reports...) - c.taken
+	c.reviews = guard.Sum(page, "apiserver_admission_webhook_admission_duration_seconds_count", entryName) +
 		guard.Sum(page, "apiserver_admission_webhook_rejection_count", entryName, `error_type="calling_webhook_error"`)
-	return reports, reviews, nil
+	return c, nil
 }
 
-// moreReports waits for n further reports and returns the reviews that came with them.
+// moreReports waits for n further reports, while nobody but kubelets reports, and
+// returns how many there were, and the reviews that came with them. None may be lost.
 func (s *story) moreReports(ctx context.Context, n float64) (reports, reviews float64, err error) {
-	reports0, reviews0, err := s.counts(ctx)
+	before, err := s.count(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
-	err = s.until(ctx, func() error {
-		r, v, err := s.counts(ctx)
-		if err != nil {
+	now := before
+	err = s.until(ctx, func() (err error) {
+		if now, err = s.count(ctx); err != nil {
 			return err
 		}
-		reports, reviews = r-reports0, v-reviews0
-		if reports < n {
-			return fmt.Errorf("only %g reports by kubelets", reports)
+		if got := now.taken - before.taken; got < n && now.lost == before.lost {
+			return fmt.Errorf("only %g reports by kubelets", got)
 		}
 		return nil
 	})
-	return reports, reviews, err
+	if lost := now.lost - before.lost; lost > 0 {
+		err = errors.Join(err, fmt.Errorf("%g reports by kubelets were not taken", lost))
+	}
+	return now.taken - before.taken, now.reviews - before.reviews, err
 }
 
 func (s *story) kubeletsReport(ctx context.Context) error {
@@ -145,16 +152,16 @@ func (s *story) failure(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	happened, err := reaction(ctx, s.admin)
-	if err != nil {
-		return err
-	}
-	if _, err := s.show(ctx, request{node: "n3", body: entry(stamp, nil)}); err != nil {
-		return fmt.Errorf("a correct write was refused: %w", err)
-	}
-	sightings, err := happened()
-	for _, seen := range sightings {
-		s.say("%4d ms: %s", seen.at.Sub(sightings[0].at).Milliseconds(), seen.what)
+	o, err := reaction(ctx, s.admin, func() error {
+		if _, err := s.show(ctx, request{node: "n3", body: entry(stamp, nil)}); err != nil {
+			return fmt.Errorf("a correct write was refused: %w", err)
+		}
+		return nil
+	})
+	if o != nil {
+		for _, seen := range o.seen {
+			s.say("%4d ms: %s", seen.at.Sub(o.began).Milliseconds(), seen.what)
+		}
 	}
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,6 +138,8 @@ func (s *servers) prepare(b *testing.B, role string) *running {
 		r.Cmd = exec.Command(os.Args[0])
 		r.Env = append(os.Environ(), roleEnv+"="+role, addressEnv+"="+at, folderEnv+"="+s.folder)
 	}
+	// No cleanup runs when a test times out.
+	r.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	return r
 }
 

@@ -57,7 +57,13 @@ func guarded(t *testing.T, file string) *cluster {
 	if controlplane.Short() {
 		t.Skip("needs a control plane, which -short leaves out")
 	}
-	c := &cluster{T: t, cp: shared, admin: client(t, shared.Admin())}
+	return guardedOn(t, shared, file)
+}
+
+// guardedOn is guarded, on a control plane of the test's own.
+func guardedOn(t *testing.T, cp *controlplane.ControlPlane, file string) *cluster {
+	t.Helper()
+	c := &cluster{T: t, cp: cp, admin: client(t, cp.Admin())}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var err error

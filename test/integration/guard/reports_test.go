@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/nodewarden/nodewarden/contract"
 	"github.com/nodewarden/nodewarden/test/conformance"
+	"github.com/nodewarden/nodewarden/test/controlplane"
 	run "github.com/nodewarden/nodewarden/test/controlplane/guard"
 	"github.com/nodewarden/nodewarden/test/nodes"
 )
@@ -249,7 +252,6 @@ func TestWhoIsTheKubelet(t *testing.T) {
 		plain.grant("b28-"+strings.ReplaceAll(u, ":", "-"), u)
 	}
 	plain.grant("b28-kwok", "system:serviceaccount:kwok:kwok-controller")
-	plain.grant("b28-n", "system:node:elsewhere")
 	plain.grant("b28-nlc", "system:serviceaccount:kube-system:node-controller")
 	plain.grant("b28-kcm", "system:kube-controller-manager")
 
@@ -266,15 +268,16 @@ func TestWhoIsTheKubelet(t *testing.T) {
 	if !slices.Contains(causes(err), contract.StatusNotUnknown) || !strings.Contains(fmt.Sprint(err), "standIns") {
 		t.Errorf("a stand-in that is not listed must be told where to be listed: %v", err)
 	}
-	for who, cfg := range map[string]*rest.Config{
-		"another node's kubelet":     plain.cp.User("system:node:elsewhere", "system:nodes"),
-		"a shared kubelet identity":  plain.cp.User("system:node", "system:nodes"),
-		"an admin":                   plain.cp.Admin(),
-		"the name without the group": plain.cp.User("system:node:n1"),
+	for who, cfg := range map[string]func(node string) *rest.Config{
+		"a shared kubelet identity":  func(string) *rest.Config { return plain.cp.User("system:node", "system:nodes") },
+		"an admin":                   func(string) *rest.Config { return plain.cp.Admin() },
+		"the name without the group": func(node string) *rest.Config { return plain.cp.User("system:node:" + node) },
 	} {
-		err := plain.sends(client(t, cfg), down(plain), isReady)
-		if !slices.Contains(causes(err), contract.StatusNotUnknown) && !apierrors.IsForbidden(err) {
-			t.Errorf("%s wrote Ready=True: %v", who, err)
+		n := down(plain)
+		plain.grant("b28-"+n.Name, "system:node:"+n.Name)
+		err := plain.sends(client(t, cfg(n.Name)), n, isReady)
+		if !slices.Contains(causes(err), contract.StatusNotUnknown) {
+			t.Errorf("%s is not refused by the contract: %v", who, err)
 		}
 	}
 	for _, cfg := range []*rest.Config{plain.cp.ServiceAccount("kube-system", "node-controller"), plain.cp.User("system:kube-controller-manager")} {
@@ -294,6 +297,37 @@ func TestWhoIsTheKubelet(t *testing.T) {
 	plain.hook.Kill()
 	listed := guarded(t, enforce+standIns)
 	listed.expect(listed.sends(kwok(listed), down(listed), isReady))
+}
+
+// NodeRestriction would stop such a write before the contract is asked, but not
+// every cluster has it.
+func TestAnotherNodesKubeletIsNotTheKubelet(t *testing.T) {
+	c := guardedOn(t, controlplane.ForTest(t, controlplane.Options{Binary: withoutNodeRestriction(t)}), enforce)
+	c.grant("elsewhere", "system:node:elsewhere")
+	n := c.reporting()
+	isDown := strategic(`"status":"False","reason":"KubeletNotReady","message":"container runtime is down","lastTransitionTime":NOW`)
+	err := c.sends(client(t, c.cp.Kubelet("elsewhere")), n, isDown)
+	c.expect(err, contract.StatusNotUnknown, contract.ReasonInherited)
+	c.expect(c.sends(client(t, c.cp.Kubelet(n.Name)), n, isDown))
+}
+
+// withoutNodeRestriction is the control plane's binary less a flag that no other
+// flag takes back.
+func withoutNodeRestriction(t *testing.T) string {
+	t.Helper()
+	if controlplane.Short() {
+		t.Skip("needs a control plane, which -short leaves out")
+	}
+	binary, err := controlplane.Binary(t.Context(), os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := filepath.Join(t.TempDir(), "binary")
+	text := fmt.Sprintf("#!/bin/sh\nfor a do\n  shift\n  [ \"$a\" = --enable-admission-plugins=NodeRestriction ] || set -- \"$@\" \"$a\"\ndone\nexec %q \"$@\"\n", binary)
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return script
 }
 
 // elastic-phenix-operator#5, connaisseur#170, cloud-on-k8s#1233,

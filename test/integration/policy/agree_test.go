@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/nodewarden/nodewarden/contract"
+	"github.com/nodewarden/nodewarden/test/controlplane/guard"
 	"github.com/nodewarden/nodewarden/test/integration/policy/writes"
 	"github.com/nodewarden/nodewarden/test/witness"
 )
@@ -37,42 +39,79 @@ func condition(typ, status, reason string) corev1.NodeCondition {
 	return corev1.NodeCondition{Type: corev1.NodeConditionType(typ), Status: corev1.ConditionStatus(status), Reason: reason, LastTransitionTime: metav1.Now()}
 }
 
+// agreement holds what an API server says of writes against the contract.
+type agreement struct {
+	*cluster
+	client kubernetes.Interface
+	seen   *witness.Warnings // by client
+	told   int               // warnings of broken rules so far
+	policy contract.Policy
+	user   contract.User
+}
+
 // The API server itself is the third party: what it stored before, what it
 // would store after, and the warnings it gave in between. Every rule only warns
 // here, so that every write shows its outcome.
 func TestTheAPIServerWarnsOfExactlyTheRulesThatAreBroken(t *testing.T) {
-	c := fresh(t)
-	p := all()
-	for r := range p.Rules {
-		p.Rules[r] = contract.Warn
+	a := agreement{cluster: fresh(t), policy: all()}
+	for r := range a.policy.Rules {
+		a.policy.Rules[r] = contract.Warn
 	}
-	p.RecoveryHold, p.SignalPersistence = time.Hour, 2*time.Hour // no verdict turns while the test runs
-	c.installPolicies(p)
+	a.policy.RecoveryHold, a.policy.SignalPersistence = time.Hour, 2*time.Hour // no verdict turns while the test runs
+	a.installPolicies(a.policy)
 
-	user := contract.User{Name: "system:serviceaccount:liveness:detector", Groups: []string{"system:masters", "system:serviceaccounts:liveness"}}
-	seen, client := c.warned(c.cp.User(user.Name, user.Groups...))
-	try := func(w writes.Write) error { return compare(c, client, seen, p, user, w) }
+	a.user = contract.User{Name: "system:serviceaccount:liveness:detector", Groups: []string{"system:masters", "system:serviceaccounts:liveness"}}
+	a.seen, a.client = a.warned(a.cp.User(a.user.Name, a.user.Groups...))
+	var broken []contract.Rule
+	try := func(w writes.Write) (err error) {
+		broken, err = a.compare(w)
+		return err
+	}
 
-	g := writes.From(5)
-	compared := 0
+	failedBefore, g := a.failed(), writes.From(5)
+	compared, breaks := 0, map[contract.Rule]int{}
 	for compared < 300 {
 		w := sendable(g)
 		if w.Before == nil {
 			continue
 		}
 		err := try(w)
-		if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
-			continue // not a Node the API server stores
+		if errors.Is(err, errNotStored) {
+			continue
 		}
 		if err != nil && compared == 0 { // the policies are loaded a second after they are stored
-			c.eventually("the policies in force", func() error { return try(w) })
+			a.eventually("the policies in force", func() error { return try(w) })
 		} else if err != nil {
 			// Policies are loaded one by one; a lasting difference is one.
-			c.eventually("the same verdict from the API server", func() error { return try(w) })
+			a.eventually("the same verdict from the API server", func() error { return try(w) })
 		}
 		compared++
+		for _, r := range broken {
+			breaks[r]++
+		}
+	}
+	t.Logf("of %d writes so many broke a rule: %v", compared, breaks)
+	if len(breaks) < 15 {
+		t.Errorf("only %d rules were broken", len(breaks))
+	}
+	if failed := a.failed() - failedBefore; int(failed) != a.told {
+		t.Errorf("validations failed %g times, and %d warnings told of a broken rule: the rest are evaluation errors", failed, a.told)
 	}
 }
+
+// failed is how often a validation has failed, by the API server's own count,
+// which takes an evaluation error for a broken rule. The warning of such an error
+// quotes an expression of several lines, and no header can carry it.
+func (a *agreement) failed() float64 {
+	a.Helper()
+	page, err := a.cp.Metrics(a.ctx())
+	a.must(err)
+	const checks = "apiserver_validating_admission_policy_check_total"
+	return guard.Sum(page, checks) - guard.Sum(page, checks, `error_type="no_error"`)
+}
+
+// errNotStored is of a write that begins with no Node that an API server stores.
+var errNotStored = errors.New("not a Node")
 
 // sendable is a write that JSON can carry.
 func sendable(g writes.Generator) writes.Write {
@@ -95,39 +134,58 @@ func sendable(g writes.Generator) writes.Write {
 	return w
 }
 
-var inBrackets = regexp.MustCompile(`denied request: \[(\w+)\]|: \[(\w+)\] `)
+// inBrackets is how a policy warns of a broken rule. Whatever else it says is a
+// fault.
+var inBrackets = regexp.MustCompile(`^Validation failed for ValidatingAdmissionPolicy '[^']+' with binding '[^']+': \[(\w+)\] `)
+
+// warnings are the rules that policies have warned of since it was last asked.
+func (a *agreement) warnings() ([]contract.Rule, error) {
+	var rules []contract.Rule
+	for _, text := range a.seen.Take() {
+		if m := inBrackets.FindStringSubmatch(text); m != nil {
+			rules = append(rules, contract.Rule(m[1]))
+		} else if strings.Contains(text, "ValidatingAdmissionPolicy") {
+			return nil, fmt.Errorf("a policy warns of no rule: %s", text)
+		}
+	}
+	a.told += len(rules)
+	return rules, nil
+}
 
 // compare creates the Node before the write, lets the API server rehearse the
-// write, and holds its warnings against the contract.
-func compare(c *cluster, client kubernetes.Interface, seen *witness.Warnings, p contract.Policy, user contract.User, w writes.Write) error {
+// write, and holds its warnings against the contract, whose verdict it returns.
+func (a *agreement) compare(w writes.Write) ([]contract.Rule, error) {
 	name := fmt.Sprint("agree-", time.Now().UnixNano())
 	before := w.Before.DeepCopy()
 	before.Name = name
-	stored, err := c.admin.CoreV1().Nodes().Create(c.ctx(), before, metav1.CreateOptions{})
-	if err != nil {
-		return err
+	stored, err := a.client.CoreV1().Nodes().Create(a.ctx(), before, metav1.CreateOptions{})
+	if apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) {
+		return nil, errNotStored
+	} else if err != nil {
+		return nil, err
 	}
-	defer func() { _ = c.admin.CoreV1().Nodes().Delete(c.ctx(), name, metav1.DeleteOptions{}) }()
+	defer func() { _ = a.admin.CoreV1().Nodes().Delete(a.ctx(), name, metav1.DeleteOptions{}) }()
+	if _, err := a.warnings(); err != nil {
+		return nil, err
+	}
 	after := w.After.DeepCopy()
 	after.Name, after.ManagedFields = name, stored.ManagedFields
-	seen.Take()
-	rehearsed, err := client.CoreV1().Nodes().UpdateStatus(c.ctx(), after, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+	rehearsed, err := a.client.CoreV1().Nodes().UpdateStatus(a.ctx(), after, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var got, want []string
-	for _, text := range seen.Take() {
-		if m := inBrackets.FindStringSubmatch(text); m != nil {
-			got = append(got, m[1]+m[2])
-		}
+	got, err := a.warnings()
+	if err != nil {
+		return nil, err
 	}
-	for _, v := range contract.Check(contract.Between(stored, rehearsed, user), p) {
-		want = append(want, string(v.Rule))
+	var want []contract.Rule
+	for _, v := range contract.Check(contract.Between(stored, rehearsed, a.user), a.policy) {
+		want = append(want, v.Rule)
 	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		return fmt.Errorf("the API server warns of %q, the contract of %q\nbefore %+v\nafter %+v", got, want, stored.Status.Conditions, rehearsed.Status.Conditions)
+		return nil, fmt.Errorf("the API server warns of %q, the contract of %q\nbefore %+v\nafter %+v", got, want, stored.Status.Conditions, rehearsed.Status.Conditions)
 	}
-	return nil
+	return want, nil
 }
