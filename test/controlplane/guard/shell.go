@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/nodewarden/nodewarden/test/controlplane"
 )
@@ -41,7 +40,6 @@ func Shell(ctx context.Context, cp *controlplane.ControlPlane, folder string) (f
 		cmd.Dir = folder
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HOME="+folder, "PATH="+bin+":"+os.Getenv("PATH"))
 		cmd.Stdin = strings.NewReader(stdin)
-		cmd.WaitDelay = time.Second // a child may hold the pipe
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}, nil
